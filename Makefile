@@ -1,0 +1,58 @@
+PYTHON ?= python3
+WORKERS ?= 2
+SEEDS ?= 2000
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES := $(wildcard src tests benchmarks apps)
+
+TO_RUN := $(VENV)/.ready-to-run
+TO_DEVELOP := $(VENV)/.ready-to-develop
+
+.DEFAULT_GOAL := help
+.PHONY: help run test quick check format bench soak clean
+
+help: ## Say what can be made (this)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(TO_RUN) ## From nothing to a demonstration on SQLite, no server needed
+	@$(BIN)/sendonce demo
+
+test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+quick: $(TO_DEVELOP) ## The domain and SQLite only, in seconds
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not slow" -k "not postgres"
+
+check: $(TO_DEVELOP) ## Format, lint, types, import contracts
+	$(BIN)/python -m ruff format --check $(SOURCES)
+	$(BIN)/python -m ruff check $(SOURCES)
+	$(BIN)/python -m mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+
+format: $(TO_DEVELOP) ## Put the code into its format
+	$(BIN)/python -m ruff format $(SOURCES)
+	$(BIN)/python -m ruff check --fix $(SOURCES)
+
+bench: $(TO_DEVELOP) ## Measure, as ratios to the floors, in one run
+	$(BIN)/python -m benchmarks
+
+soak: $(TO_DEVELOP) ## Simulation and crash tests for longer: make soak SEEDS=20000
+	SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak --timeout 0
+
+clean: ## Remove the environment and the tools' caches
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# Written last, so that an environment whose making was interrupted is made again.
+$(VENV)/.made:
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(TO_RUN): pyproject.toml constraints.txt | $(VENV)/.made
+	$(PIP_INSTALL) --editable '.[all]'
+	@touch $@
+
+$(TO_DEVELOP): pyproject.toml constraints.txt | $(VENV)/.made
+	$(PIP_INSTALL) --editable '.[all,dev]'
+	@touch $(TO_RUN) $@

@@ -1,0 +1,64 @@
+"""PostgreSQL servers for the tests that ask for one, started when first asked for and shared by all."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.servers.accounts import FOLDER
+from tests.servers.binaries import binaries_of
+from tests.servers.postgres import Server, default_server, start
+from tests.servers.runs import Run, shared_server
+
+RUN = pytest.StashKey[Run]()
+SERVER_FIXTURES = {"postgres_server", "server_of"}
+
+# Shared machines stall now and then; pytest's own limit catches what hangs.
+settings.register_profile("sendonce", deadline=None, print_blob=True)
+settings.load_profile("sendonce")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # not in the processes that share this run's work
+        run = config.stash[RUN] = Run(config.rootpath)
+        os.environ[FOLDER] = str(run.folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if run := config.stash.get(RUN, None):
+        run.over()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Server:
+    """The run's PostgreSQL. It is shared: make databases on it, but do not stop it."""
+    return shared_server("default", default_server)
+
+
+@pytest.fixture
+def pg_dsn(postgres_server: Server) -> Iterator[str]:
+    """The address of a new, empty database."""
+    name = postgres_server.create_database()
+    yield postgres_server.dsn(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def server_of() -> Callable[[int], Server]:
+    """The run's server of one major version, shared by all; skips the test when this machine has none."""
+
+    def server(version: int) -> Server:
+        try:
+            programs = binaries_of(version)
+        except LookupError as error:
+            pytest.skip(str(error))
+        return shared_server(f"postgres-{version}", lambda: start(programs))
+
+    return server

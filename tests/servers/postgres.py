@@ -1,0 +1,188 @@
+"""PostgreSQL servers for tests: made in a temporary folder, reached on 127.0.0.1, stopped by that folder."""
+
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from tests.servers.accounts import FOLDER, Account, new_folder, reachable, server_account
+from tests.servers.binaries import local_binaries, major_version, packaged
+
+EXTERNAL = "SENDONCE_TEST_POSTGRES"
+
+Mode = Literal["immediate", "fast"]
+
+SETTINGS = {"listen_addresses": "127.0.0.1", "shared_buffers": "128MB", "max_connections": "200"}
+CARELESS = {"fsync": "off", "full_page_writes": "off"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A PostgreSQL to make databases on. One that was only named to us has no folder and is never stopped."""
+
+    url: str
+    version: int
+    folder: str = ""
+    bin_dir: str = ""
+
+    def dsn(self, database: str = "postgres") -> str:
+        parts = urlsplit(self.url)
+        return f"postgresql://{parts.netloc}/{database}" + (f"?{parts.query}" if parts.query else "")
+
+    def create_database(self, template: str | None = None) -> str:
+        """Make a database of a new name: empty, or a copy of `template`, which nobody may be connected to."""
+        name = f"test_{uuid4().hex[:16]}"
+        source = template or "template0"
+        self._execute(
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(source))
+        )
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database, whoever is still connected to it."""
+        self._execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server; FileNotFoundError when it is down."""
+        return int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+
+    def restart(self, mode: Mode = "fast") -> None:
+        """Stop and start on the same port. `immediate` is a crash: recovery runs at the start."""
+        self.halt(mode)
+        self.resume()
+
+    def halt(self, mode: Mode = "fast") -> None:
+        """Stop the server and keep its data."""
+        self._control("stop", "--mode", mode)
+
+    def resume(self) -> None:
+        """Start a halted server again; it accepts connections when this returns."""
+        self._control("start", "--log", str(Path(self.folder) / "log"), "--timeout", "60")
+
+    def stop(self) -> None:
+        """Stop the server and remove all it has written; nothing happens when that was done before."""
+        if not self._data.exists():
+            return
+        with suppress(subprocess.CalledProcessError):
+            self.halt("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+    @property
+    def _data(self) -> Path:
+        if not self.folder:
+            raise RuntimeError(f"the server named by {EXTERNAL} is not ours to stop or start")
+        return Path(self.folder) / "data"
+
+    def _control(self, *arguments: str) -> None:
+        command = [f"{self.bin_dir}/pg_ctl", *arguments, "--wait", "--pgdata", str(self._data)]
+        _run(command, Path(self.folder), server_account())
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def start(bin_dir: Path, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> Server:
+    """Make a cluster and run it with the programs of `bin_dir`. Only a `durable` one survives a power cut."""
+    account = server_account()
+    folder = new_folder("pg-", os.environ.get(FOLDER))
+    programs = reachable(bin_dir, folder, account)
+    if account is not None:
+        os.chown(folder, account.uid, account.gid)
+    data = folder / "data"
+    authentication = ["--auth", "trust", "--username", "postgres"]
+    collation = ["--encoding", "UTF8", "--locale", "C.UTF-8" if os.uname().sysname == "Linux" else "C"]
+    _run(
+        [f"{programs}/initdb", "--no-sync", *authentication, *collation, "--pgdata", str(data)],
+        folder,
+        account,
+    )
+    wanted = SETTINGS | ({} if durable else CARELESS) | dict(settings or {})
+    return _start_on_some_port(folder, programs, wanted)
+
+
+def default_server() -> Server:
+    """The server named by SENDONCE_TEST_POSTGRES, else a new one: installed programs, else packaged ones."""
+    if url := os.environ.get(EXTERNAL):
+        with psycopg.connect(url) as connection:
+            return Server(url=url, version=connection.info.server_version // 10_000)
+    return start(local_binaries() or packaged(16))
+
+
+def _start_on_some_port(folder: Path, programs: Path, settings: Mapping[str, str]) -> Server:
+    version = major_version(programs)
+    for last_try in (False, False, True):
+        port = _free_port()
+        values = {**settings, "port": str(port), "unix_socket_directories": str(folder)}
+        (folder / "data" / "postgresql.conf").write_text(_configuration(values))
+        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        server = Server(url=url, version=version, folder=str(folder), bin_dir=str(programs))
+        (folder / "server.json").write_text(server.to_json())
+        try:
+            server.resume()
+        except subprocess.CalledProcessError as error:
+            if last_try:
+                error.add_note((folder / "log").read_text() if (folder / "log").exists() else "no log")
+                raise
+        else:
+            return server
+    raise AssertionError("unreachable")
+
+
+def _configuration(values: Mapping[str, str]) -> str:
+    quoted = {name: value.replace("'", "''") for name, value in values.items()}
+    return "".join(f"{name} = '{value}'\n" for name, value in quoted.items())
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now.
+
+    Below the range that outgoing connections take theirs from: while the server is down, a client that keeps
+    trying could otherwise be given the server's port and connect to itself.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _run(command: list[str], folder: Path, account: Account | None) -> None:
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+        )
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stdout)
+        raise
