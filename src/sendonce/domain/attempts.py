@@ -1,0 +1,120 @@
+"""An attempt: one try of a delivery. What a claim hands to a sender, and what comes back from it."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from sendonce.domain.decide import Decision, decide
+from sendonce.domain.deliveries import Delivery, DeliveryId
+from sendonce.domain.outcomes import Accepted, Delivered, Outcome
+from sendonce.domain.policies import IfUnsure, Policy, spread_of
+
+
+class AttemptState(StrEnum):
+    PENDING = "Pending"
+    LEASED = "Leased"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class Claim(NamedTuple):
+    """One leased attempt with all a sender needs. A tuple, because one is made for every delivery.
+
+    `destination` is what was recorded, `address` where it goes to (a subscription's own destination).
+    `is_proven` says that a late answer has shown it was delivered: it is completed without sending.
+    """
+
+    delivery_id: int
+    attempt: int
+    event_id: int
+    tenant: str
+    type: str
+    key: str
+    destination: str
+    address: str
+    payload: str
+    content: str | None
+    headers: str | None
+    subject: str | None
+    version: int | None
+    recorded_at: datetime
+    subscription_id: int | None
+    subscription_state: str | None
+    policy: str | None
+    if_unsure: str | None
+    attempt_count: int
+    deferred_count: int
+    corrections: int
+    generation: int
+    in_doubt: bool
+    is_proven: bool
+    notification_id: str | None
+    seconds_left: float | None
+
+    def delivery(self, *, in_doubt: bool, can_look_up: bool | None) -> Delivery:
+        """What decide() needs to know of this delivery."""
+        return Delivery(
+            id=DeliveryId(self.delivery_id),
+            attempt_count=self.attempt_count,
+            deferred_count=self.deferred_count,
+            in_doubt=in_doubt,
+            can_look_up=can_look_up,
+            time_left=None if self.seconds_left is None else timedelta(seconds=self.seconds_left),
+            if_unsure=None if self.if_unsure is None else IfUnsure(self.if_unsure),
+        )
+
+
+class Lease(NamedTuple):
+    """A worker's time-limited right to the attempts of one claim. The id is the fence: new every time."""
+
+    id: int
+    claims: tuple[Claim, ...]
+
+
+class Report(NamedTuple):
+    """What a sender says of one attempt. `cleared`: a look-up answered that it had not arrived before."""
+
+    claim: Claim
+    lease_id: int
+    outcome: Outcome
+    cleared: bool = False
+
+
+class Result(NamedTuple):
+    """A report with its decision: what settle writes."""
+
+    report: Report
+    decision: Decision
+
+
+def resolve(report: Report, policy: Policy, *, can_look_up: bool | None) -> Result:
+    """Decide a report."""
+    claim = report.claim
+    delivery = claim.delivery(in_doubt=claim.in_doubt and not report.cleared, can_look_up=can_look_up)
+    spread = spread_of(claim.delivery_id, claim.attempt)
+    return Result(report, decide(delivery, report.outcome, policy, spread=spread))
+
+
+class Verdict(StrEnum):
+    """What became of a result."""
+
+    APPLIED = "applied"
+    ALREADY_APPLIED = "already applied"
+    LATE = "late"
+
+
+def closing_state(outcome: Outcome) -> AttemptState:
+    """How the attempt's row ends."""
+    return AttemptState.COMPLETED if isinstance(outcome, Delivered | Accepted) else AttemptState.FAILED
+
+
+def error_of(outcome: Outcome) -> tuple[str | None, str | None]:
+    """The outcome's error code and message, if it has them."""
+    if isinstance(outcome, Delivered | Accepted):
+        return None, None
+    return outcome.code, outcome.message or None
+
+
+def notification_id_of(outcome: Outcome) -> str | None:
+    """The provider's id, where the outcome brought one."""
+    return outcome.notification_id if isinstance(outcome, Delivered | Accepted) else None

@@ -1,0 +1,118 @@
+"""decide(): what becomes of a delivery when an attempt has ended. Nothing else chooses a state."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import assert_never
+
+from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.policies import IfUnsure, Policy, next_delay
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next state, and what is written with it. Built only by complete(), wait() and dead_letter()."""
+
+    to: DeliveryState
+    in_doubt: bool = False
+    delay: timedelta | None = None
+    reason: ReasonClass | None = None
+    deferred: bool = False
+
+
+COMPLETE = Decision(DeliveryState.COMPLETED)
+
+
+def complete() -> Decision:
+    """It arrived."""
+    return COMPLETE
+
+
+def wait(delay: timedelta, *, in_doubt: bool, deferred: bool = False) -> Decision:
+    """Try again, or ask, after `delay`; the database adds it to its own clock."""
+    return Decision(DeliveryState.PENDING_RETRY, in_doubt=in_doubt, delay=delay, deferred=deferred)
+
+
+def dead_letter(reason: ReasonClass, *, in_doubt: bool, deferred: bool = False) -> Decision:
+    """Give up; a person decides what is next."""
+    return Decision(DeliveryState.DEAD_LETTERED, in_doubt=in_doubt, reason=reason, deferred=deferred)
+
+
+def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: float) -> Decision:
+    """Say what becomes of a delivery. Reads nothing and writes nothing.
+
+    The result is counted first: limits are compared with the attempts made, this one included. Doubt is sticky:
+    only Delivered clears it here (an answered look-up has cleared it before: see `Delivery.in_doubt`). While in
+    doubt nothing is given up before a look-up was tried, where the channel has one.
+    """
+    match outcome:
+        case Delivered():
+            return complete()
+        case Refused():
+            return _give_up(delivery, ReasonClass.REFUSED, policy, spread)
+        case Failed(retry_after=retry_after):
+            if _is_spent(delivery, policy) or _is_held(delivery, policy):
+                return _give_up(delivery, ReasonClass.EXHAUSTED, policy, spread)
+            asked = min(retry_after or timedelta(0), policy.retry_after_cap)
+            pause = max(_backoff(delivery, policy, spread), asked)
+            return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt))
+        case Unknown() | Accepted():
+            return _doubt(delivery, policy, spread)
+        case Deferred(again_in=again_in):
+            if _is_held(delivery, policy):
+                return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
+            pause = next_delay(policy, delivery.deferred_count + 1, spread) if again_in is None else again_in
+            pause = min(max(pause, timedelta(0)), max(policy.retry_after_cap, policy.longest_delay))
+            return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True))
+        case _:
+            assert_never(outcome)
+
+
+def is_spent(attempt_count: int, deferred_count: int, policy: Policy) -> bool:
+    """True when these attempts, the deferred ones not counted, have reached the limit."""
+    return attempt_count >= policy.max_attempts + deferred_count
+
+
+def _is_spent(delivery: Delivery, policy: Policy) -> bool:
+    return is_spent(delivery.attempt_count + 1, delivery.deferred_count, policy)
+
+
+def _is_held(delivery: Delivery, policy: Policy) -> bool:
+    """It may have been sent, nobody can be asked, and a repeat is not wanted: a person decides."""
+    if_unsure = delivery.if_unsure or policy.if_unsure
+    return delivery.in_doubt and delivery.can_look_up is False and if_unsure is IfUnsure.HOLD
+
+
+def _backoff(delivery: Delivery, policy: Policy, spread: float) -> timedelta:
+    return next_delay(policy, delivery.attempt_count + 1 - delivery.deferred_count, spread)
+
+
+def _doubt(delivery: Delivery, policy: Policy, spread: float) -> Decision:
+    """It may have been sent: ask later, or resend with the same token, or hold for a person."""
+    doubtful = replace(delivery, in_doubt=True)
+    nobody_to_ask = delivery.can_look_up is False
+    if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
+        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
+    pause = max(policy.doubt_wait, _backoff(delivery, policy, spread))
+    return _within_deadline(doubtful, wait(pause, in_doubt=True))
+
+
+def _give_up(delivery: Delivery, reason: ReasonClass, policy: Policy, spread: float) -> Decision:
+    """A permanent failure; while in doubt only where nobody can be asked, and then as a case of doubt."""
+    if not delivery.in_doubt:
+        return dead_letter(reason, in_doubt=False)
+    if delivery.can_look_up is False:
+        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
+    return wait(max(policy.doubt_wait, _backoff(delivery, policy, spread)), in_doubt=True)
+
+
+def _within_deadline(delivery: Delivery, decision: Decision) -> Decision:
+    """A wait that would end after the deadline is given up at once, unless there is still somebody to ask."""
+    delay = decision.delay or timedelta(0)
+    if delivery.time_left is None or delay < delivery.time_left:
+        return decision
+    if not delivery.in_doubt:
+        return dead_letter(ReasonClass.EXPIRED, in_doubt=False, deferred=decision.deferred)
+    if delivery.can_look_up is False:
+        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=decision.deferred)
+    return decision

@@ -1,0 +1,198 @@
+"""Where to: a URI whose scheme names the channel, parsed and brought to one spelling; and e-mail with its content."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+from urllib.parse import urlsplit, urlunsplit
+
+from sendonce.domain.texts import digest
+from sendonce.errors import BadDestination
+
+LONGEST = 2000
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
+_MAILBOX = re.compile(r"[^\s@<>()\[\]\\,;:\"]{1,64}")
+_DOMAIN = re.compile(r"(?=.{1,253}$)(?:[^\W_](?:[\w-]{0,61}[^\W_])?)(?:\.[^\W_](?:[\w-]{0,61}[^\W_])?)*")
+_HOST = re.compile(r"[A-Za-z0-9._~\-:\[\]%]+")
+_PORTS = {"http": 80, "https": 443}
+
+
+@runtime_checkable
+class TypedDestination(Protocol):
+    """A destination that brings its own content, rendered when it is recorded."""
+
+    @property
+    def uri(self) -> str: ...
+
+    def content(self) -> str:
+        """The message as text: the same for every attempt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """One destination of one event: its normalised URI, and its own content if it brought any."""
+
+    uri: str
+    content: str | None = None
+
+    @property
+    def hash(self) -> bytes:
+        return destination_hash(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """An e-mail: `Email("ada@example.com", subject="Saved", text="Your memo is saved.")`."""
+
+    to: str
+    subject: str = ""
+    text: str = ""
+    html: str | None = None
+    sender: str | None = None
+    reply_to: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        texts = [self.subject, self.sender or "", self.reply_to or ""]
+        for name, value in (self.headers or {}).items():
+            texts += [name, value]
+        if any("\r" in text or "\n" in text or "\0" in text for text in texts):
+            raise BadDestination("an e-mail's subject, addresses and headers must each be one line")
+        if not self.text and not self.html:
+            raise BadDestination("an Email needs text or html")
+
+    @property
+    def uri(self) -> str:
+        return f"mailto:{self.to}"
+
+    def content(self) -> str:
+        parts = {
+            "subject": self.subject,
+            "text": self.text,
+            "html": self.html,
+            "sender": self.sender,
+            "reply_to": self.reply_to,
+            "headers": dict(self.headers) if self.headers else None,
+        }
+        return json.dumps({k: v for k, v in parts.items() if v is not None}, ensure_ascii=False, sort_keys=True)
+
+
+def scheme_of(uri: str) -> str:
+    """The channel's name: what stands before the first colon."""
+    return uri.partition(":")[0]
+
+
+def destination_hash(uri: str) -> bytes:
+    """16 bytes that stand for the URI in the unique key."""
+    return digest(uri)[:16]
+
+
+def normalise(uri: str) -> str:
+    """The one spelling of a destination, or BadDestination with what is wrong about it."""
+    if not isinstance(uri, str):
+        raise BadDestination(f"a destination is a URI or a typed destination like Email(…), not {type(uri).__name__}")
+    text = uri.strip()
+    if any(character <= " " or "\x7f" <= character <= "\x9f" or character.isspace() for character in text):
+        raise BadDestination("a destination must not contain spaces or control characters")
+    # The normal spelling can be longer than the given one: a slash is added, a host becomes ASCII.
+    return _fitting(_respelled(_fitting(text)))
+
+
+def _fitting(text: str) -> str:
+    size = len(text.encode("utf-8", "replace"))
+    if size > LONGEST:
+        raise BadDestination(f"a destination may be {LONGEST} bytes long, not {size}")
+    return text
+
+
+def _respelled(text: str) -> str:
+    scheme, colon, rest = text.partition(":")
+    scheme = scheme.lower()
+    if not colon or not _SCHEME.fullmatch(scheme):
+        raise BadDestination(f"{_shown(text)} has no channel; write it like https://… or mailto:ada@example.com")
+    if scheme == "subscription":
+        raise BadDestination("subscriptions get their deliveries by matching the event's type; name a URI instead")
+    if scheme in _PORTS:
+        return _normalise_http(scheme, text)
+    if scheme == "mailto":
+        return _normalise_mailto(rest)
+    if not rest and scheme != "null":
+        raise BadDestination(f"{_shown(text)} names a channel but no address")
+    _encodable(rest)
+    return f"{scheme}:{rest}"
+
+
+def route(to: "str | TypedDestination | Sequence[str | TypedDestination]") -> tuple[Routed, ...]:
+    """The destinations a caller named, normalised, each once. The same one with two contents is an error."""
+    named = [to] if isinstance(to, str) or not isinstance(to, Sequence) else list(to)
+    routed: dict[str, Routed] = {}
+    for one in named:
+        if isinstance(one, str):
+            found = Routed(normalise(one))
+        elif isinstance(one, TypedDestination):
+            found = Routed(normalise(one.uri), one.content())
+        else:
+            raise BadDestination(
+                f"a destination is a URI or a typed destination like Email(…), not {type(one).__name__}"
+            )
+        if routed.setdefault(found.uri, found) != found:
+            raise BadDestination(f"{_shown(found.uri)} is named twice with different content")
+    return tuple(routed.values())
+
+
+def _normalise_http(scheme: str, text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise BadDestination(f"{_shown(text)} is not a valid {scheme} address") from None
+    if not parts.hostname or not text[len(scheme) :].startswith("://"):
+        raise BadDestination(f"{_shown(text)} names no host; write {scheme}://host/path")
+    if parts.username is not None or parts.password is not None:
+        raise BadDestination(
+            f"a {scheme} destination must not carry a user name or password: it would be stored and shown"
+        )
+    if parts.fragment:
+        raise BadDestination(f"a {scheme} destination must not have a #fragment: it is never sent")
+    host = _ascii_host(parts.hostname)
+    place = f"[{host}]" if ":" in host else host
+    if port is not None and port != _PORTS[scheme]:
+        place += f":{port}"
+    _encodable(text)
+    return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
+
+
+def _normalise_mailto(rest: str) -> str:
+    if "?" in rest:
+        raise BadDestination("a mailto: destination is one address; give subject and text with Email(…)")
+    mailbox, at, domain = rest.rpartition("@")
+    domain = domain.lower().removesuffix(".")
+    if not at or not _MAILBOX.fullmatch(mailbox) or not _DOMAIN.fullmatch(domain):
+        raise BadDestination(f"{_shown('mailto:' + rest)} is not an e-mail address")
+    _encodable(rest)
+    return f"mailto:{mailbox}@{domain}"
+
+
+def _ascii_host(host: str) -> str:
+    try:
+        plain = host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError:
+        plain = ""
+    plain = plain.lower().removesuffix(".")
+    if not _HOST.fullmatch(plain) or "" in plain.split("."):
+        raise BadDestination(f"{_shown(host)} is not a host name")
+    return plain
+
+
+def _encodable(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadDestination("a destination must be valid Unicode text") from None
+
+
+def _shown(text: str) -> str:
+    shown = text if len(text) <= 80 else text[:77] + "…"
+    return repr(shown)

@@ -1,0 +1,43 @@
+"""Durations as people write them: 30s, 5m, 2h, 1.5d, 250ms; a bare number is seconds."""
+
+import re
+from datetime import timedelta
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?\s*", re.ASCII)
+
+
+def parse_duration(value: object) -> timedelta:
+    """Read a duration; ValueError says what was wrong with it."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a duration")
+    if isinstance(value, int | float):
+        return _seconds(value, value)
+    match = _SHAPE.fullmatch(str(value))
+    if match is None:
+        raise ValueError(f'{value!r} is not a duration; write "30s", "5m" or "2h"')
+    return _seconds(value, float(match[1]) * _UNITS[match[2] or "s"])
+
+
+def _seconds(value: object, seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{value!r} is too long a duration") from None
+
+
+def format_duration(value: timedelta) -> str:
+    """The shortest honest spelling for a person: 850ms, 12s, 3m 20s, 2h 5m, 4d 1h."""
+    seconds = value.total_seconds()
+    if seconds < 0:
+        return "-" + format_duration(-value)
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    whole = round(seconds)
+    for size, unit, smaller, sub in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size}{unit} {rest}{sub}" if rest else f"{whole // size}{unit}"
+    return f"{whole}s"

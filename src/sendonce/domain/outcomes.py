@@ -1,0 +1,86 @@
+"""What an attempt came to. Which of the six it is decides everything that follows."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The other side has it, with its own id for it where it gives one."""
+
+    notification_id: str | None = None
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The other side has given it an id but not confirmed it: it will be looked up."""
+
+    notification_id: str
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The other side said no and will keep saying no."""
+
+    code: str
+    message: str = ""
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nothing was accepted, surely; trying again is safe."""
+
+    code: str
+    message: str = ""
+    retry_after: timedelta | None = None
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The request may have left us and no answer came back: nobody knows."""
+
+    code: str
+    message: str = ""
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """Not tried, or not the destination's fault: again after a while, without spending an attempt."""
+
+    code: str
+    message: str = ""
+    again_in: timedelta | None = None
+    response: str | None = None
+
+
+Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferred
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The other side has the message."""
+
+    notification_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """The other side surely does not have the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The other side could not be asked."""
+
+    code: str
+    message: str = ""
+    again_in: timedelta | None = None
+
+
+LookUp: TypeAlias = Found | NotFound | NoAnswer

@@ -1,0 +1,30 @@
+"""Texts from outside, made safe to store: no NUL, valid UTF-8, cut to a length; and length-prefixed hashing."""
+
+import hashlib
+
+CODE_LENGTH = 100
+MESSAGE_LENGTH = 500
+RESPONSE_LENGTH = 1000
+ID_LENGTH = 500
+
+
+def clean(text: object, limit: int) -> str:
+    """The text with what a database cannot hold replaced, at most `limit` characters of it."""
+    cut = (text if isinstance(text, str) else _as_text(text))[:limit]
+    if cut.isascii() and "\0" not in cut:
+        return cut
+    return cut.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def digest(*parts: str) -> bytes:
+    """SHA-256 over the parts, each with its length before it, so that no two lists of parts look the same."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        hashed.update(b"%d:" % len(encoded))
+        hashed.update(encoded)
+    return hashed.digest()
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,63 @@
+"""Every error a caller can meet, in one tree.
+
+SendonceError
+├── ConfigError         a setting is wrong; nothing was started
+├── PublishError        nothing was recorded
+│   ├── BadEvent        the type, key, payload or another argument cannot be recorded
+│   ├── BadDestination  not a destination that can be reached
+│   ├── KeyReused       this key was used for different content
+│   └── NotInTransaction  the connection would commit by itself
+├── StoreError
+│   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
+│   └── SchemaMismatch  run the migrations, or another version of the program
+├── NotAllowed          the rules forbid this move
+└── NotFound            nothing has this id
+"""
+
+
+class SendonceError(Exception):
+    """The base of all errors raised on purpose. The message says what to do next."""
+
+
+class ConfigError(SendonceError):
+    """A setting is wrong; nothing was started."""
+
+
+class PublishError(SendonceError):
+    """The event was not recorded, and nothing of it was written."""
+
+
+class BadEvent(PublishError):
+    """The type, key, payload or another argument cannot be recorded."""
+
+
+class BadDestination(PublishError):
+    """Not a destination that can be reached."""
+
+
+class KeyReused(PublishError):
+    """This key was used before, for different content or destinations."""
+
+
+class NotInTransaction(PublishError):
+    """The connection would commit by itself, so the event could not belong to the caller's transaction."""
+
+
+class StoreError(SendonceError):
+    """The database did not do what was asked."""
+
+
+class StoreBusy(StoreError):
+    """The database cannot answer now (lost connection, deadlock, lock, full disk). The same call may be made again."""
+
+
+class SchemaMismatch(StoreError):
+    """The database's schema is older or newer than this program can use."""
+
+
+class NotAllowed(SendonceError):
+    """The rules forbid this move, for example a requeue of a delivery that is still open."""
+
+
+class NotFound(SendonceError):
+    """Nothing has this id."""

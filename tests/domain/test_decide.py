@@ -1,0 +1,219 @@
+"""decide(): each line of its table, by example."""
+
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from sendonce.domain.decide import Decision, complete, dead_letter, decide, is_spent, wait
+from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.policies import IfUnsure, Policy
+from tests.domain.values import a_delivery
+
+S = timedelta(seconds=1)
+POLICY = Policy(
+    max_attempts=3,
+    first_delay=10 * S,
+    longest_delay=100 * S,
+    jitter=0,
+    doubt_wait=30 * S,
+    retry_after_cap=60 * S,
+)
+HOLD = IfUnsure.HOLD
+FAILED, REFUSED, UNKNOWN = Failed("503"), Refused("410"), Unknown("timeout")
+IN_DOUBT = dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
+
+
+def decided(delivery: Delivery, outcome: Outcome, policy: Policy = POLICY) -> Decision:
+    return decide(delivery, outcome, policy, spread=0)
+
+
+@pytest.mark.parametrize(
+    "delivery",
+    [
+        a_delivery(),
+        a_delivery(in_doubt=True, can_look_up=True),
+        a_delivery(attempt_count=99, time_left=-S),
+        a_delivery(in_doubt=True, if_unsure=HOLD),
+    ],
+)
+def test_W14_success_completes_whatever_was_before(delivery: Delivery) -> None:
+    assert decided(delivery, Delivered("id-1")) == complete()
+    assert complete() == Decision(DeliveryState.COMPLETED, in_doubt=False)
+
+
+@pytest.mark.parametrize(
+    ("attempts_before", "decision"),
+    [
+        (0, wait(10 * S, in_doubt=False)),
+        (1, wait(20 * S, in_doubt=False)),
+        (2, dead_letter(ReasonClass.EXHAUSTED, in_doubt=False)),
+        (3, dead_letter(ReasonClass.EXHAUSTED, in_doubt=False)),
+    ],
+)
+def test_W13_a_failure_waits_until_the_count_has_reached_the_limit(attempts_before: int, decision: Decision) -> None:
+    assert decided(a_delivery(attempt_count=attempts_before), FAILED) == decision
+
+
+@pytest.mark.parametrize(
+    ("attempt_count", "deferred_count", "spent"), [(2, 0, False), (3, 0, True), (3, 1, False), (4, 1, True)]
+)
+def test_W9_the_limit_is_on_attempts_that_were_not_deferred(
+    attempt_count: int, deferred_count: int, spent: bool
+) -> None:
+    assert is_spent(attempt_count, deferred_count, POLICY) is spent
+
+
+def test_deferred_attempts_do_not_lengthen_the_backoff() -> None:
+    assert decided(a_delivery(attempt_count=5, deferred_count=4), FAILED) == wait(20 * S, in_doubt=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "delay"),
+    [
+        (None, 10 * S),
+        (timedelta(0), 10 * S),
+        (-5 * S, 10 * S),
+        (5 * S, 10 * S),
+        (40 * S, 40 * S),
+        (timedelta(days=9), 60 * S),
+    ],
+)
+def test_a_receiver_may_ask_for_a_longer_wait_up_to_the_cap(asked: timedelta | None, delay: timedelta) -> None:
+    assert decided(a_delivery(), Failed("503", retry_after=asked)) == wait(delay, in_doubt=False)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "decision"),
+    [
+        (a_delivery(), dead_letter(ReasonClass.REFUSED, in_doubt=False)),
+        (a_delivery(in_doubt=True), IN_DOUBT),
+        (a_delivery(in_doubt=True, can_look_up=True), wait(30 * S, in_doubt=True)),
+        (a_delivery(in_doubt=True, can_look_up=None), wait(30 * S, in_doubt=True)),
+        (a_delivery(attempt_count=9, in_doubt=True, can_look_up=True), wait(100 * S, in_doubt=True)),
+    ],
+)
+def test_a_refusal_ends_it_but_doubt_is_asked_about_first(delivery: Delivery, decision: Decision) -> None:
+    assert decided(delivery, REFUSED) == decision
+
+
+@pytest.mark.parametrize(
+    ("delivery", "decision"),
+    [
+        (a_delivery(in_doubt=True), wait(10 * S, in_doubt=True)),
+        (a_delivery(in_doubt=True, if_unsure=HOLD), IN_DOUBT),
+        (a_delivery(in_doubt=True, if_unsure=HOLD, can_look_up=True), wait(10 * S, in_doubt=True)),
+        (a_delivery(in_doubt=True, attempt_count=2), IN_DOUBT),
+        (a_delivery(in_doubt=True, attempt_count=2, can_look_up=True), wait(40 * S, in_doubt=True)),
+        (a_delivery(in_doubt=True, attempt_count=2, can_look_up=None), wait(40 * S, in_doubt=True)),
+    ],
+)
+def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decision: Decision) -> None:
+    assert decided(delivery, FAILED) == decision
+
+
+@pytest.mark.parametrize("outcome", [UNKNOWN, Accepted("id-1")])
+@pytest.mark.parametrize(
+    ("delivery", "decision"),
+    [
+        (a_delivery(), wait(30 * S, in_doubt=True)),
+        (a_delivery(attempt_count=1, deferred_count=1), wait(30 * S, in_doubt=True)),
+        (a_delivery(attempt_count=2), IN_DOUBT),
+        (a_delivery(if_unsure=HOLD), IN_DOUBT),
+        (a_delivery(if_unsure=HOLD, can_look_up=True), wait(30 * S, in_doubt=True)),
+        (a_delivery(if_unsure=HOLD, can_look_up=None), wait(30 * S, in_doubt=True)),
+        (a_delivery(attempt_count=9, can_look_up=True), wait(100 * S, in_doubt=True)),
+    ],
+)
+def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decision: Decision) -> None:
+    assert decided(delivery, outcome) == decision
+
+
+@pytest.mark.parametrize(
+    ("own", "general", "is_held"),
+    [
+        (None, IfUnsure.RESEND, False),
+        (None, HOLD, True),
+        (HOLD, IfUnsure.RESEND, True),
+        (IfUnsure.RESEND, HOLD, False),
+    ],
+)
+def test_what_was_said_when_publishing_goes_before_the_policy(
+    own: IfUnsure | None, general: IfUnsure, is_held: bool
+) -> None:
+    decision = decided(a_delivery(if_unsure=own), UNKNOWN, Policy(if_unsure=general))
+
+    assert (decision.reason is ReasonClass.IN_DOUBT) is is_held
+
+
+@pytest.mark.parametrize(
+    ("again_in", "deferred_before", "delay"),
+    [
+        (None, 0, 10 * S),
+        (None, 1, 20 * S),
+        (5 * S, 1, 5 * S),
+        (timedelta(0), 0, timedelta(0)),
+        (-5 * S, 0, timedelta(0)),
+        (timedelta(days=9), 0, 100 * S),
+    ],
+)
+def test_a_deferred_attempt_comes_again_at_its_time(
+    again_in: timedelta | None, deferred_before: int, delay: timedelta
+) -> None:
+    delivery = a_delivery(attempt_count=70, deferred_count=deferred_before)
+
+    decision = decided(delivery, Deferred("rate limit", again_in=again_in))
+
+    assert decision == wait(delay, in_doubt=False, deferred=True)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "decision"),
+    [
+        (a_delivery(in_doubt=True), wait(5 * S, in_doubt=True, deferred=True)),
+        (a_delivery(if_unsure=HOLD), wait(5 * S, in_doubt=False, deferred=True)),
+        (
+            a_delivery(in_doubt=True, if_unsure=HOLD, can_look_up=True),
+            wait(5 * S, in_doubt=True, deferred=True),
+        ),
+        (
+            a_delivery(in_doubt=True, if_unsure=HOLD),
+            dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True),
+        ),
+    ],
+)
+def test_a_deferred_attempt_leaves_doubt_as_it_is(delivery: Delivery, decision: Decision) -> None:
+    assert decided(delivery, Deferred("stopping", again_in=5 * S)) == decision
+
+
+@pytest.mark.parametrize("outcome", [FAILED, Deferred("busy", again_in=10 * S)])
+@pytest.mark.parametrize(
+    ("time_left", "expires"), [(None, False), (11 * S, False), (10 * S, True), (S, True), (-S, True)]
+)
+def test_a_wait_that_would_end_at_or_after_the_deadline_is_given_up_at_once(
+    outcome: Outcome, time_left: timedelta | None, expires: bool
+) -> None:
+    decision = decided(a_delivery(time_left=time_left), outcome)
+
+    assert (decision.reason is ReasonClass.EXPIRED) is expires
+    assert decision.deferred is isinstance(outcome, Deferred)
+
+
+@pytest.mark.parametrize("outcome", [FAILED, UNKNOWN, Deferred("busy", again_in=10 * S)])
+@pytest.mark.parametrize(("can_look_up", "reason"), [(False, ReasonClass.IN_DOUBT), (True, None), (None, None)])
+def test_the_deadline_ends_no_doubt_that_can_still_be_asked_about(
+    outcome: Outcome, can_look_up: bool | None, reason: ReasonClass | None
+) -> None:
+    delivery = a_delivery(in_doubt=True, can_look_up=can_look_up, time_left=S)
+
+    decision = decided(delivery, outcome)
+
+    assert decision.in_doubt
+    assert decision.reason is reason
+    assert decision.deferred is isinstance(outcome, Deferred)
+
+
+def test_something_that_is_no_outcome_is_a_mistake_in_the_program() -> None:
+    with pytest.raises(AssertionError):
+        decided(a_delivery(), cast(Outcome, "delivered"))

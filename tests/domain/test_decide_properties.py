@@ -1,0 +1,147 @@
+"""decide(): what holds for every delivery, outcome and policy."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sendonce.domain.decide import decide, is_spent
+from sendonce.domain.deliveries import ALLOWED, Delivery, DeliveryState, ReasonClass
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.policies import IfUnsure, Policy, spread_of
+from tests.domain.values import deliveries, outcomes, policies, spreads
+
+SURE_REASONS = {ReasonClass.REFUSED, ReasonClass.EXHAUSTED, ReasonClass.EXPIRED}
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_W5_every_decision_is_an_allowed_move_and_complete_in_itself(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assert decision.to in ALLOWED[DeliveryState.IN_PROGRESS]
+    assert (decision.delay is not None) == (decision.to is DeliveryState.PENDING_RETRY)
+    assert (decision.reason is not None) == (decision.to is DeliveryState.DEAD_LETTERED)
+    assert decision.delay is None or decision.delay >= timedelta(0)
+    assert decision.deferred is isinstance(outcome, Deferred)
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_W14_only_delivered_completes(delivery: Delivery, outcome: Outcome, policy: Policy, spread: float) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assert (decision.to is DeliveryState.COMPLETED) is isinstance(outcome, Delivered)
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_doubt_is_sticky_and_only_not_knowing_makes_it(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    is_doubtful = delivery.in_doubt or isinstance(outcome, Unknown | Accepted)
+    assert decision.in_doubt is (is_doubtful and not isinstance(outcome, Delivered))
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_nothing_is_given_up_as_a_sure_failure_while_in_doubt(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assert (decision.reason is ReasonClass.IN_DOUBT) == (decision.in_doubt and decision.reason is not None)
+    assert not (decision.in_doubt and decision.reason in SURE_REASONS)
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_nothing_in_doubt_is_given_up_where_somebody_may_be_asked(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    assume(delivery.can_look_up is not False)
+
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assert decision.reason is None or not decision.in_doubt
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_what_is_to_be_held_is_never_set_to_be_sent_again(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    delivery = replace(delivery, can_look_up=False, if_unsure=IfUnsure.HOLD)
+
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assert not (decision.in_doubt and decision.to is DeliveryState.PENDING_RETRY)
+
+
+@given(delivery=deliveries(), policy=policies(), spread=spreads, again_in=st.none() | st.timedeltas())
+def test_a_deferred_attempt_is_never_spent(
+    delivery: Delivery, policy: Policy, spread: float, again_in: timedelta | None
+) -> None:
+    delivery = replace(delivery, time_left=None, if_unsure=IfUnsure.RESEND)
+
+    decision = decide(delivery, Deferred("busy", again_in=again_in), policy, spread=spread)
+    after = replace(delivery, attempt_count=delivery.attempt_count + 1, deferred_count=delivery.deferred_count + 1)
+
+    assert decision.to is DeliveryState.PENDING_RETRY
+    assert decide(after, Failed("x"), policy, spread=spread) == decide(delivery, Failed("x"), policy, spread=spread)
+
+
+@given(policy=policies(), deferred_at=st.sets(st.integers(0, 100), max_size=8))
+def test_W13_exactly_max_attempts_failures_are_made_however_many_were_deferred(
+    policy: Policy, deferred_at: set[int]
+) -> None:
+    delivery = Delivery(id=1)  # type: ignore[arg-type]
+    tried, step, reason = 0, 0, None
+    while reason is None and step < 300:
+        outcome: Outcome = Deferred("busy") if step in deferred_at else Failed("503")
+        tried += isinstance(outcome, Failed)
+        decision = decide(delivery, outcome, policy, spread=0.5)
+        delivery = replace(
+            delivery,
+            attempt_count=delivery.attempt_count + 1,
+            deferred_count=delivery.deferred_count + decision.deferred,
+        )
+        reason, step = decision.reason, step + 1
+
+    assert reason is ReasonClass.EXHAUSTED
+    assert tried == policy.max_attempts
+    assert is_spent(delivery.attempt_count, delivery.deferred_count, policy)
+
+
+@given(delivery=deliveries(), policy=policies(), spread=spreads)
+def test_the_first_look_up_waits_long_enough(delivery: Delivery, policy: Policy, spread: float) -> None:
+    decision = decide(delivery, Unknown("timeout"), policy, spread=spread)
+
+    assert decision.delay is None or decision.delay >= policy.doubt_wait
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_no_wait_goes_over_the_deadline_but_to_ask(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    if decision.delay is not None and delivery.time_left is not None and decision.delay >= delivery.time_left:
+        assert decision.in_doubt
+        assert delivery.can_look_up is not False
+
+
+@given(delivery=deliveries(), policy=policies(), spread=spreads)
+def test_a_refusal_without_doubt_ends_at_once(delivery: Delivery, policy: Policy, spread: float) -> None:
+    decision = decide(replace(delivery, in_doubt=False), Refused("410"), policy, spread=spread)
+
+    assert decision.reason is ReasonClass.REFUSED
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies())
+def test_W10_the_same_attempt_is_decided_the_same_way_every_time(
+    delivery: Delivery, outcome: Outcome, policy: Policy
+) -> None:
+    def once() -> object:
+        return decide(delivery, outcome, policy, spread=spread_of(delivery.id, delivery.attempt_count + 1))
+
+    assert once() == once()

@@ -1,0 +1,186 @@
+from datetime import UTC, datetime, timedelta, timezone
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sendonce.domain.destinations import Email
+from sendonce.domain.events import (
+    LONGEST_TENANT,
+    LONGEST_TYPE,
+    NewEvent,
+    check_pattern,
+    check_type,
+    new_event,
+    patterns_of,
+)
+from sendonce.domain.policies import IfUnsure
+from sendonce.errors import BadDestination, BadEvent
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def an_event(**changes: object) -> NewEvent:
+    arguments: dict[str, object] = {
+        "type": "memo.created",
+        "payload": {"id": 1},
+        "key": "memo-1",
+        "to": "null:a",
+    }
+    return new_event(**(arguments | changes))  # type: ignore[arg-type]
+
+
+def test_everything_a_caller_gives_is_rendered() -> None:
+    event = an_event(
+        key=("memo", 1),
+        tenant="acme",
+        subject="memo-1",
+        version=3,
+        headers={"b": "2", "a": "ü"},
+        deliver_at=NOON,
+        expires_at=NOON + timedelta(hours=1),
+        if_unsure="hold",
+    )
+
+    assert event.key == "memo/1"
+    assert event.payload == '{"id":1}'
+    assert [each.uri for each in event.destinations] == ["null:a"]
+    assert (event.tenant, event.subject, event.version) == ("acme", "memo-1", 3)
+    assert event.headers == '{"a": "\\u00fc", "b": "2"}'
+    assert (event.deliver_at, event.expires_at) == (NOON, NOON + timedelta(hours=1))
+    assert event.if_unsure is IfUnsure.HOLD
+    assert event.patterns == ("memo.created", "memo.*", "*")
+
+
+def test_what_is_left_out_is_none() -> None:
+    event = an_event(headers={})
+
+    assert (event.tenant, event.subject, event.version, event.headers) == ("", None, None, None)
+    assert (event.deliver_at, event.expires_at, event.if_unsure) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tenant": None}, "tenant must be text"),
+        ({"tenant": "x" * (LONGEST_TENANT + 1)}, "tenant is 201 bytes"),
+        ({"tenant": "a\0"}, "NUL"),
+        ({"subject": 5}, "subject must be text"),
+        ({"subject": "\ud800"}, "subject is not valid Unicode"),
+        ({"version": -1}, "version"),
+        ({"version": True}, "version"),
+        ({"version": 2**63}, "version"),
+        ({"version": "3"}, "version"),
+        ({"headers": {"a": 1}}, "headers must be texts"),
+        ({"headers": {"": "x"}}, "headers must be texts"),
+        ({"headers": {5: "x"}}, "headers must be texts"),
+        ({"headers": {"a": "x\r\ny"}}, "one line"),
+        ({"headers": {"a\n" + "b" * 200: "x"}}, "one line"),
+        ({"deliver_at": NOON.replace(tzinfo=None)}, "deliver_at must be a datetime with a time zone"),
+        ({"expires_at": "tomorrow"}, "expires_at must be a datetime with a time zone"),
+        ({"deliver_at": NOON, "expires_at": NOON.replace(tzinfo=None)}, "expires_at must be a datetime with"),
+        ({"deliver_at": "noon", "expires_at": NOON}, "deliver_at must be a datetime with"),
+        ({"deliver_at": NOON, "expires_at": NOON}, "later than deliver_at"),
+        ({"if_unsure": "maybe"}, "resend or hold"),
+        ({"payload": "x" * 100, "largest_payload": 50}, "102 bytes, more than the 50 allowed"),
+        ({"to": Email("a@b.c", text="x" * 100), "largest_payload": 60}, "the content for 'mailto:a@b.c'"),
+        ({"to": Email("a@b.c", text="\ud800")}, "the content for 'mailto:a@b.c' is not valid Unicode"),
+        ({"payload": object()}, "not JSON"),
+        ({"key": None}, "key is None"),
+        ({"type": "no spaces"}, "event type"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_with_the_reason(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(BadEvent, match=words):
+        an_event(**changes)
+
+
+def test_a_bad_destination_is_refused_too() -> None:
+    with pytest.raises(BadDestination):
+        an_event(to="nowhere")
+
+
+class Raw:
+    uri = "raw:1"
+
+    def content(self) -> str:
+        return "a\0b"
+
+
+def test_content_with_a_nul_character_is_refused() -> None:
+    with pytest.raises(BadEvent, match="NUL"):
+        an_event(to=Raw())
+
+
+@pytest.mark.parametrize("type", ["a", "memo.created", "a.b.c", "A-b_c:d/e", "x" * LONGEST_TYPE])
+def test_types_are_words_joined(type: str) -> None:
+    assert check_type(type) == type
+    assert check_pattern(type) == type
+
+
+@pytest.mark.parametrize("type", ["", ".", "a.", ".a", "a..b", "a b", "a\n", "ü", "x" * (LONGEST_TYPE + 1), "*", None])
+def test_other_texts_are_no_types(type: str | None) -> None:
+    with pytest.raises(BadEvent, match="event type"):
+        check_type(cast(str, type))
+
+
+@pytest.mark.parametrize("pattern", ["*", "order.*", "order.created.*", "order.created", "x" * LONGEST_TYPE + ".*"])
+def test_patterns_are_a_type_a_family_or_all(pattern: str) -> None:
+    assert check_pattern(pattern) == pattern
+
+
+@pytest.mark.parametrize("pattern", ["", "**", "order*", ".*", "*.created", "order.*.x", "x" * 129 + ".*", None])
+def test_other_texts_are_no_patterns(pattern: str | None) -> None:
+    with pytest.raises(BadEvent, match="listens to"):
+        check_pattern(cast(str, pattern))
+
+
+TYPES = st.from_regex(r"[a-z]{1,3}(\.[a-z]{1,3}){0,4}", fullmatch=True)
+
+
+@given(TYPES)
+def test_every_pattern_of_a_type_is_one_a_subscription_may_have(type: str) -> None:
+    patterns = patterns_of(type)
+
+    assert patterns[0] == type
+    assert patterns[-1] == "*"
+    assert len(set(patterns)) == len(patterns) == type.count(".") + 2
+    assert all(check_pattern(pattern) == pattern for pattern in patterns)
+
+
+def test_an_equal_publish_has_the_same_digest() -> None:
+    one = an_event(to=["null:a", "null:b"], payload={"a": 1, "b": 2}, headers={"trace": "1"})
+    other = an_event(to=["null:b", "NULL:a"], payload={"b": 2, "a": 1}, headers={"trace": "2"})
+
+    assert one.content_digest == other.content_digest
+    assert len(one.content_digest) == 16
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payload": {"id": 2}},
+        {"subject": "x"},
+        {"version": 0},
+        {"to": "null:b"},
+        {"to": ["null:a", "null:b"]},
+        {"to": ()},
+        {"to": Email("a@b.c", text="x")},
+    ],
+)
+def test_different_content_or_destinations_have_another_digest(changes: dict[str, object]) -> None:
+    assert an_event(**changes).content_digest != an_event().content_digest
+
+
+def test_the_content_of_a_destination_counts_in_the_digest() -> None:
+    digests = {an_event(to=Email("a@b.c", text=text)).content_digest for text in ("x", "y")}
+
+    assert len(digests | {an_event(to="mailto:a@b.c").content_digest}) == 3
+
+
+def test_moments_in_other_time_zones_are_compared_as_moments() -> None:
+    east = timezone(timedelta(hours=2))
+
+    with pytest.raises(BadEvent, match="later than deliver_at"):
+        an_event(deliver_at=NOON, expires_at=datetime(2030, 1, 1, 13, tzinfo=east))
