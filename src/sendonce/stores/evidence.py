@@ -1,0 +1,44 @@
+"""What a result that changed nothing means: the same one again, or a late one whose evidence is kept."""
+
+from typing import NamedTuple
+
+from sendonce.domain.attempts import Report, Verdict, error_of, notification_id_of
+from sendonce.domain.outcomes import Delivered
+from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, clean
+
+
+class Seen(NamedTuple):
+    """What an attempt and its delivery look like now."""
+
+    lease_id: int
+    outcome: str | None
+    error_code: str | None
+    notification_id: str | None
+    delivery_status: str
+
+
+class Evidence(NamedTuple):
+    """A verdict, and what a finding says of a late result."""
+
+    verdict: Verdict
+    is_proof: bool
+    notification_id: str | None
+    error_code: str | None
+    state: str
+
+
+def evidence_of(report: Report, seen: Seen | None) -> Evidence:
+    """Compare a report with what is written. Late is everything that is not word for word the same."""
+    outcome = report.outcome
+    raw_id, (raw_code, _) = notification_id_of(outcome), error_of(outcome)
+    notification_id = None if raw_id is None else clean(raw_id, ID_LENGTH)
+    code = None if raw_code is None else clean(raw_code, CODE_LENGTH)
+    told = (report.lease_id, type(outcome).__name__, code, notification_id)
+    same = seen is not None and seen[:4] == told
+    return Evidence(
+        Verdict.ALREADY_APPLIED if same else Verdict.LATE,
+        isinstance(outcome, Delivered),
+        notification_id,
+        code,
+        "gone" if seen is None else seen.delivery_status,
+    )

@@ -1,0 +1,96 @@
+"""Least rights by role, printed for those who want them. One ordinary user is enough to run everything.
+
+app           records events and reads where they go; never a status
+orchestrator  runs start, settle and cancel; never deletes, never touches events or subscriptions
+worker        renews, releases and expires leases (expiry also settles, so its login needs orchestrator too)
+operator      opens generations, closes dead letters, stops and resumes, keeps subscriptions
+janitor       blanks payloads and deletes what is finished and old
+reader        looks, without payloads and secrets
+"""
+
+import re
+
+from sendonce.errors import ConfigError
+
+ROLES = ("app", "orchestrator", "worker", "operator", "janitor", "reader")
+
+_EVENT_FACTS = "id, version, created_at, content_digest, tenant, type, key, subject, headers"
+_TABLES_FOR_READING = (
+    "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings,"
+    " operations, stops, workers, counters"
+)
+
+_PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
+
+_GRANTS = """
+grant select on sendonce_meta to {all};
+
+-- app: the event and its deliveries in their first state, and nothing afterwards
+grant insert, select on sendonce_events to {app};
+grant insert (event_id, corrections, destination_hash, content), select (event_id, destination_hash, corrections)
+  on sendonce_contents to {app};
+grant insert (event_id, subscription_id, next_attempt_at, expires_at, destination, destination_hash, has_content, if_unsure)
+  on sendonce_deliveries to {app};
+grant select (id, event_id, destination, destination_hash, generation) on sendonce_deliveries to {app};
+grant select on sendonce_subscriptions, sendonce_subscription_types to {app};
+
+-- orchestrator: start, settle, cancel
+grant select on sendonce_events, sendonce_contents, sendonce_subscriptions, sendonce_subscription_types, sendonce_stops,
+  sendonce_leases, sendonce_findings, sendonce_dead_letters, sendonce_operations to {orchestrator};
+grant select, insert, update on sendonce_deliveries, sendonce_attempts to {orchestrator};
+grant insert on sendonce_leases, sendonce_dead_letters, sendonce_findings, sendonce_counters, sendonce_operations
+  to {orchestrator};
+grant usage on sequence sendonce_lease_ids to {orchestrator};
+grant execute on function sendonce_park(bigint[]) to {orchestrator};
+
+-- worker: leases and its own row
+grant select, update, delete on sendonce_leases to {worker};
+grant select, insert, update on sendonce_workers to {worker};
+grant select, insert, delete, update on sendonce_counters to {worker};
+grant select on sendonce_deliveries, sendonce_attempts, sendonce_subscriptions, sendonce_stops to {worker};
+grant select ({event_facts}) on sendonce_events to {worker};
+
+-- operator: the next generation, dead letters, stops, subscriptions; of a delivery only whether it is parked
+grant select on {reading} to {operator}, {reader};
+grant select ({event_facts}) on sendonce_events to {operator}, {reader};
+grant select (event_id, corrections, destination_hash) on sendonce_contents to {operator}, {reader};
+grant select (id, subscription_id, created_at, expires_at) on sendonce_subscription_secrets to {operator}, {reader};
+grant select (payload) on sendonce_events to {operator};
+grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
+  in_doubt, notification_id) on sendonce_deliveries to {operator};
+grant update (next_attempt_at, parked_on, updated_at) on sendonce_deliveries to {operator};
+grant update (closed_at, closed_as, closed_by) on sendonce_dead_letters to {operator};
+grant insert on sendonce_operations to {operator};
+grant insert, delete on sendonce_stops to {operator};
+grant insert on sendonce_subscriptions to {operator};
+grant update (state, state_reason, updated_at, policy, description, destination) on sendonce_subscriptions to {operator};
+grant insert, delete on sendonce_subscription_types to {operator};
+grant insert, delete on sendonce_subscription_secrets to {operator};
+
+-- janitor: old content and old finished rows
+grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts, sendonce_dead_letters,
+  sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters to {janitor};
+grant update (payload, headers, subject) on sendonce_events to {janitor};
+grant update (content) on sendonce_contents to {janitor};
+grant insert on sendonce_operations, sendonce_counters to {janitor};
+"""
+
+
+def sql(prefix: str = "sendonce_") -> str:
+    """The script: creates the roles that are missing and grants each what it needs. Run it where the tables are."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ConfigError(
+            "a prefix of roles is up to 50 small letters, digits and underscores, and begins with no digit"
+        )
+    names = {role: f'"{prefix}{role}"' for role in ROLES}
+    every = ", ".join(names.values())
+    create = "\n".join(
+        f"  if not exists (select 1 from pg_roles where rolname = '{prefix}{role}') then\n"
+        f"    create role {names[role]} nologin;\n  end if;"
+        for role in ROLES
+    )
+    enter = f"  execute format('grant usage on schema %I to {every}', current_schema());"
+    reading = ", ".join(f"sendonce_{table.strip()}" for table in _TABLES_FOR_READING.split(","))
+    body = _GRANTS.format(all=every, event_facts=_EVENT_FACTS, reading=reading, **names)
+    header = "\n".join("-- " + line if line else "--" for line in (__doc__ or "").strip().splitlines())
+    return f"{header}\n\ndo $$ begin\n{create}\n{enter}\nend $$;\n{body}"

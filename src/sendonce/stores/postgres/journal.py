@@ -1,0 +1,22 @@
+"""The operator's log: a row for every action, in the action's own transaction."""
+
+from collections.abc import Sequence
+
+from sendonce.stores.postgres.lanes import Connection, fetch
+from sendonce.stores.records import Acted
+
+
+async def log_operation(
+    connection: Connection, kind: str, operator: str, reason: str | None, ids: Sequence[int], *, subject: str
+) -> Acted:
+    """Write what was done, by whom and why; the ids are named up to the first ten."""
+    named = ", ".join(str(each) for each in ids[:10]) + (" …" if len(ids) > 10 else "")
+    values = {
+        "kind": kind,
+        "operator": operator,
+        "reason": reason,
+        "subject": f"{subject} {named}".strip(),
+        "affected": len(ids),
+    }
+    rows = await fetch(connection, "log_operation", values)
+    return Acted(ids=tuple(ids), operation_id=rows[0][0])

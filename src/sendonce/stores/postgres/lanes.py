@@ -1,0 +1,139 @@
+"""A lane: one connection that heals itself, used by one caller at a time; and the translation of driver errors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import errors
+
+from sendonce.errors import NotAllowed, SchemaMismatch, StoreBusy, StoreError
+from sendonce.queries import load, with_parameters
+
+Row: TypeAlias = tuple[Any, ...]
+Connection: TypeAlias = psycopg.AsyncConnection[Row]
+
+QUERIES = {
+    name: with_parameters(sql.replace("%", "%%"), lambda parameter: f"%({parameter})s")
+    for name, sql in load("sendonce.stores.postgres").items()
+}
+CALL_SECONDS = 60.0
+# A cut network must not look like a slow database for ever.
+_NETWORK = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+class BadValue(StoreError):
+    """The database refused a value, not the rules: somebody's text or number is out of its range."""
+
+
+@asynccontextmanager
+async def translated() -> AsyncIterator[None]:
+    """Turn psycopg's errors into ours. Messages never carry values: those may be payloads."""
+    try:
+        yield
+    except errors.UndefinedTable:
+        raise SchemaMismatch("this database has no sendonce tables, or only some; run: sendonce migrate") from None
+    except errors.InsufficientPrivilege as error:
+        raise StoreError(f"this database role may not do that ({_words(error)}); see: sendonce grants --sql") from None
+    except psycopg.IntegrityError as error:
+        raise NotAllowed(f"the database refused it ({error.diag.constraint_name or _words(error)})") from None
+    except psycopg.DataError as error:
+        raise BadValue(f"the database refused a value ({type(error).__name__})") from None
+    except (psycopg.OperationalError, psycopg.InterfaceError, errors.TransactionRollback) as error:
+        raise StoreBusy(f"PostgreSQL cannot answer now ({_cause(error)})") from None
+    except (TimeoutError, OSError) as error:
+        raise StoreBusy(f"PostgreSQL cannot answer now ({type(error).__name__})") from None
+    except psycopg.Error as error:
+        raise StoreError(f"PostgreSQL failed ({type(error).__name__}, {error.sqlstate})") from None
+
+
+async def connect(url: str) -> Connection:
+    """Open a connection that commits by itself and leaves nothing behind in the session."""
+    parameters = {name: value for name, value in _NETWORK.items() if name not in url}
+    return await psycopg.AsyncConnection.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,
+        application_name="sendonce",
+        **parameters,  # type: ignore[arg-type]
+    )
+
+
+class Lane:
+    """One connection, opened when it is first used and again after it was lost. Calls queue up."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """The connection for one call. After an error that may have broken it, it is closed and opened anew."""
+        async with self._turn, translated(), asyncio.timeout(CALL_SECONDS):
+            if self._connection is None or self._connection.closed:
+                self._connection = await connect(self._url)
+            try:
+                yield self._connection
+            except (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError, asyncio.CancelledError):
+                await self._drop()
+                raise
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """The same inside a transaction."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def fetch(self, name: str, values: Mapping[str, object]) -> list[Row]:
+        """Run one query as a transaction of its own."""
+        async with self.connection() as connection:
+            return await fetch(connection, name, values)
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+class Lanes:
+    """The connections of one store, by what waits for what: claims, results and leases never wait for each other."""
+
+    def __init__(self, url: str) -> None:
+        self.claims = Lane(url)
+        self.results = Lane(url)
+        self.leases = Lane(url)
+        self.people = Lane(url)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for lane in (self.claims, self.results, self.leases, self.people):
+            await lane.close()
+
+
+async def fetch(connection: Connection, name: str, values: Mapping[str, object]) -> list[Row]:
+    """Run a named query on this connection; its rows, if it has any."""
+    cursor = await connection.execute(QUERIES[name], values)
+    return await cursor.fetchall() if cursor.description is not None else []
+
+
+def _words(error: psycopg.Error) -> str:
+    return (error.diag.message_primary or type(error).__name__)[:200]
+
+
+def _cause(error: psycopg.Error) -> str:
+    """What is known of a failure without what may be secret: connection errors name hosts and users, never values."""
+    if error.sqlstate:
+        return f"{type(error).__name__}, {error.sqlstate}"
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]

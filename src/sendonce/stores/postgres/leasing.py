@@ -1,0 +1,62 @@
+"""Workers and their leases: register, beat, renew, release, expire."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.outcomes import Unknown
+from sendonce.stores.postgres.lanes import Lanes, fetch
+from sendonce.stores.postgres.orchestrating import settle_on
+
+LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
+_WIDTH = len(Claim._fields)
+
+
+class Leasing(Lanes):
+    """One lane of its own: a renewal never waits for a claim or a settle."""
+
+    async def register(self, name: str, version: str, concurrency: int) -> int:
+        """See LeaseStore."""
+        rows = await self.leases.fetch("register", {"name": name, "version": version, "concurrency": concurrency})
+        return int(rows[0][0])
+
+    async def beat(self, worker_id: int, *, progressed: bool) -> None:
+        """See LeaseStore."""
+        await self.leases.fetch("beat", {"worker_id": worker_id, "progressed": progressed})
+
+    async def leave(self, worker_id: int) -> None:
+        """See LeaseStore."""
+        await self.leases.fetch("leave", {"worker_id": worker_id})
+
+    async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
+        """See LeaseStore."""
+        values = {"lease_ids": list(lease_ids), "hold": hold.total_seconds()}
+        return {row[0] for row in await self.leases.fetch("renew", values)}
+
+    async def release(self, lease_ids: Sequence[int]) -> None:
+        """See LeaseStore."""
+        await self.leases.fetch("release", {"lease_ids": list(lease_ids)})
+
+    async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:
+        """See LeaseStore."""
+        async with self.leases.transaction() as connection:
+            leases = await fetch(connection, "expired_leases", {"limit": limit})
+            if not leases:
+                return []
+            lease_ids = [row[0] for row in leases]
+            delivery_ids = [delivery_id for row in leases for delivery_id in row[1]]
+            values = {"lease_ids": lease_ids, "delivery_ids": delivery_ids}
+            rows = await fetch(connection, "expired_claims", values)
+            reports = [Report(Claim._make(row[:_WIDTH]), row[_WIDTH], LEASE_EXPIRED) for row in rows]
+            results = list(decide(reports))
+            verdicts = await settle_on(connection, results) if results else []
+            await fetch(connection, "release", {"lease_ids": lease_ids})
+            return [result for result, verdict in zip(results, verdicts, strict=True) if verdict is Verdict.APPLIED]
+
+    async def is_idle(self) -> bool:
+        """See LeaseStore."""
+        return bool((await self.leases.fetch("is_idle", {}))[0][0])
+
+    async def roll_up_counters(self) -> None:
+        """See LeaseStore."""
+        await self.leases.fetch("roll_up_counters", {})

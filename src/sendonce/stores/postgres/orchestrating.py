@@ -1,0 +1,179 @@
+"""start, settle and cancel: the only statements that change a delivery's state."""
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sendonce.domain.attempts import Claim, Lease, Result, Verdict, closing_state, error_of, notification_id_of
+from sendonce.domain.outcomes import Delivered
+from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
+from sendonce.stores.evidence import Seen, evidence_of
+from sendonce.stores.ports import Started
+from sendonce.stores.postgres.journal import log_operation
+from sendonce.stores.postgres.lanes import BadValue, Connection, Lanes, fetch
+from sendonce.stores.records import Acted
+
+PARK_LIMIT = 1000
+FULL_SCAN_SECONDS = 1.0
+_WIDTH = len(Claim._fields)
+
+
+class Orchestrating(Lanes):
+    """Two lanes, so that the next claim goes on while the last results settle."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.watermark: tuple[datetime, int] | None = None
+        self._scanned_at = 0.0
+
+    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+        """See OrchestratorStore."""
+        since, since_id = self._look_from() or (None, 0)
+        values = {
+            "worker_id": worker_id,
+            "limit": limit,
+            "hold": hold.total_seconds(),
+            "since": since,
+            "since_id": since_id,
+        }
+        rows = await self.claims.fetch("start", values)
+        lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
+        claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
+        self.watermark = (until, until_id) if len(claims) + held >= limit else None
+        parked = await self._park() if held else 0
+        return Started(Lease(lease_id, claims) if claims else None, parked)
+
+    async def settle(self, results: Sequence[Result]) -> list[Verdict]:
+        """See OrchestratorStore."""
+        try:
+            async with self.results.connection() as connection:
+                return await settle_on(connection, results)
+        except BadValue:
+            if len(results) == 1:
+                return await self._settle_bare(results[0])
+            middle = len(results) // 2
+            return await self.settle(results[:middle]) + await self.settle(results[middle:])
+
+    async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
+        """See OrchestratorStore."""
+        async with self.results.transaction() as connection:
+            rows = await fetch(connection, "cancel", {"delivery_ids": list(delivery_ids), "reason": reason})
+            ids = tuple(row[0] for row in rows)
+            return await log_operation(connection, "cancel", operator, reason, ids, subject="delivery")
+
+    def _look_from(self) -> tuple[datetime, int] | None:
+        """Where to look from. While a backlog is worked off, entries left of the last claim are dead, and an old
+        snapshot would make every claim walk over them; what was committed behind the mark is found by a full scan."""
+        now = time.monotonic()
+        if self.watermark is None or now - self._scanned_at >= FULL_SCAN_SECONDS:
+            self._scanned_at = now
+            return None
+        return self.watermark
+
+    async def _park(self) -> int:
+        async with self.claims.transaction() as connection:
+            rows = await fetch(connection, "lock_due", {"limit": PARK_LIMIT})
+            parked = await fetch(connection, "park", {"delivery_ids": [row[0] for row in rows]})
+            return int(parked[0][0])
+
+    async def _settle_bare(self, result: Result) -> list[Verdict]:
+        """The one result whose texts the database refuses is written without them."""
+        async with self.results.connection() as connection:
+            return await settle_on(connection, [result], bare=True)
+
+
+async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:
+    """Write results on this connection, in the transaction it may be in; what became of each."""
+    first: dict[tuple[int, int, int], int] = {}
+    for place, (report, _) in enumerate(results):
+        first.setdefault((report.claim.delivery_id, report.claim.attempt, report.lease_id), place)
+    encode = _encode_bare if bare else _encode
+    document = "[" + ",".join([encode(results[place]) for place in first.values()]) + "]"
+    rows = await fetch(connection, "settle", {"results": document})
+    if len(rows) == len(results):
+        return [Verdict.APPLIED] * len(results)
+    written = set(rows)
+    applied = {place for (delivery_id, attempt, _), place in first.items() if (delivery_id, attempt) in written}
+    rest = [result for place, result in enumerate(results) if place not in applied]
+    async with connection.transaction():
+        judged = iter(await _judge(connection, rest))
+    return [Verdict.APPLIED if place in applied else next(judged) for place in range(len(results))]
+
+
+async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verdict]:
+    """Tell the same result again from a late one, and keep a late one as evidence."""
+    values = {
+        "delivery_ids": [result.report.claim.delivery_id for result in results],
+        "attempts": [result.report.claim.attempt for result in results],
+    }
+    seen = {(row[0], row[1]): Seen._make(row[2:]) for row in await fetch(connection, "judge", values)}
+    verdicts = []
+    for result in results:
+        claim, lease_id, outcome, _ = result.report
+        evidence = evidence_of(result.report, seen.get((claim.delivery_id, claim.attempt)))
+        verdicts.append(evidence.verdict)
+        if evidence.verdict is not Verdict.LATE:
+            continue
+        key = {"delivery_id": claim.delivery_id, "notification_id": evidence.notification_id}
+        proven = evidence.is_proof and await fetch(connection, "prove", key)
+        finding = {
+            **key,
+            "attempt": claim.attempt,
+            "kind": "late_proof" if proven else "late_result",
+            "outcome": type(outcome).__name__,
+            "error_code": evidence.error_code,
+            "details": f"reported under lease {lease_id} when the delivery was {evidence.state}",
+        }
+        await fetch(connection, "find", finding)
+    return verdicts
+
+
+def _encode(result: Result) -> str:
+    """One result of settle's document. By far the most are plain successes: those are spelled without a dict."""
+    claim, lease_id, outcome, _ = result.report
+    if type(outcome) is Delivered and outcome.response is None:
+        name = outcome.notification_id
+        extra = "" if name is None else f',"n":{json.dumps(clean(name, ID_LENGTH))}'
+        return (
+            f'{{"d":{claim.delivery_id},"a":{claim.attempt},"l":{lease_id},"o":"Delivered","z":"Completed",'
+            f'"s":"{result.decision.to.value}"{extra}}}'
+        )
+    code, message = error_of(outcome)
+    texts = {
+        "c": None if code is None else clean(code, CODE_LENGTH),
+        "m": None if message is None else clean(message, MESSAGE_LENGTH),
+        "n": _cleaned(notification_id_of(outcome), ID_LENGTH),
+        "r": _cleaned(outcome.response, RESPONSE_LENGTH),
+    }
+    return json.dumps({**_plain(result), **{name: text for name, text in texts.items() if text is not None}})
+
+
+def _encode_bare(result: Result) -> str:
+    return json.dumps({**_plain(result), "c": "unreadable"})
+
+
+def _plain(result: Result) -> dict[str, object]:
+    claim, lease_id, outcome, _ = result.report
+    decision = result.decision
+    row: dict[str, object] = {
+        "d": claim.delivery_id,
+        "a": claim.attempt,
+        "l": lease_id,
+        "o": type(outcome).__name__,
+        "z": closing_state(outcome).value,
+        "s": decision.to.value,
+    }
+    if decision.delay is not None:
+        row["w"] = decision.delay.total_seconds()
+    if decision.reason is not None:
+        row["y"] = decision.reason.value
+    if decision.in_doubt:
+        row["q"] = True
+    if decision.deferred:
+        row["p"] = 1
+    return row
+
+
+def _cleaned(text: str | None, limit: int) -> str | None:
+    return None if text is None else clean(text, limit)

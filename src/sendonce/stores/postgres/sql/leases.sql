@@ -1,0 +1,61 @@
+-- name: register
+insert into sendonce_workers (name, version, concurrency) values (:name, :version, :concurrency) returning id;
+
+-- name: beat
+update sendonce_workers
+   set seen_at = now(), progressed_at = case when :progressed then now() else progressed_at end, stopped_at = null
+ where id = :worker_id;
+
+-- name: leave
+update sendonce_workers set seen_at = now(), stopped_at = now() where id = :worker_id;
+
+-- name: renew
+-- In the order of the ids, as every statement that locks several leases.
+update sendonce_leases
+   set expires_at = now() + :hold::float8 * interval '1 second'
+ where id = any(array(
+   select id from sendonce_leases where id = any(:lease_ids::bigint[]) and expires_at > now() order by id for update))
+returning id;
+
+-- name: release
+delete from sendonce_leases
+ where id = any(array(
+   select id from sendonce_leases where id = any(:lease_ids::bigint[]) order by id for update));
+
+-- name: expired_leases
+select id, deliveries from sendonce_leases where expires_at <= now() order by expires_at, id limit :limit for update skip locked;
+
+-- name: expired_claims
+-- The same columns as a claim, without what only a sender needs.
+select d.id, a.attempt, d.event_id, e.tenant, e.type, e.key, d.destination, coalesce(s.destination, d.destination),
+       '', null, null, null, null, e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count,
+       d.deferred_count, d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
+       extract(epoch from d.expires_at - now())::float8, a.lease_id
+  from unnest(:delivery_ids::bigint[]) as w(id)
+ cross join lateral (
+   select t.attempt, t.lease_id from sendonce_attempts t
+    where t.delivery_id = w.id and t.lease_id = any(:lease_ids::bigint[]) and t.status = 'Leased' offset 0) a
+ cross join lateral (select t.* from sendonce_deliveries t where t.id = w.id offset 0) d
+ cross join lateral (
+   select t.tenant, t.type, t.key, t.created_at from sendonce_events t where t.id = d.event_id offset 0) e
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ order by d.id;
+
+-- name: is_idle
+select not exists (
+         select 1 from sendonce_deliveries
+          where next_attempt_at <= now() and not exists (select 1 from sendonce_stops where scope = 'all'))
+   and not exists (
+         select 1
+           from sendonce_leases l
+          cross join lateral unnest(l.deliveries) as w(id)
+           join sendonce_attempts a on a.delivery_id = w.id and a.lease_id = l.id and a.status = 'Leased');
+
+-- name: roll_up_counters
+with gone as (
+  delete from sendonce_counters
+   where id = any(array(select id from sendonce_counters order by id limit 10000 for update skip locked))
+  returning name, amount, created_at
+)
+insert into sendonce_counters (name, amount, created_at)
+select name, sum(amount), max(created_at) from gone group by name;

@@ -1,0 +1,74 @@
+-- name: log_operation
+insert into sendonce_operations (kind, operator, reason, subject, affected, finished_at)
+values (:kind, :operator, :reason, :subject, :affected, now())
+returning id;
+
+-- name: newest_generations
+-- The newest generation of each of these deliveries' event and destination.
+select d.id, d.status, n.id, n.generation
+  from sendonce_deliveries d
+ cross join lateral (
+   select t.id, t.generation from sendonce_deliveries t
+    where t.event_id = d.event_id and t.destination_hash = d.destination_hash
+    order by t.generation desc limit 1) n
+ where d.id = any(:delivery_ids::bigint[])
+ order by d.id;
+
+-- name: open_generations
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id.
+insert into sendonce_deliveries
+  (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
+   notification_id)
+select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
+       d.if_unsure, d.in_doubt, case when d.in_doubt then d.notification_id end
+  from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
+  join sendonce_deliveries d on d.id = w.id
+ order by w.place
+returning id, event_id, destination_hash, generation;
+
+-- name: close_dead_letters_of
+update sendonce_dead_letters
+   set closed_at = now(), closed_as = 'requeued', closed_by = :operator
+ where delivery_id = any(:delivery_ids::bigint[]) and closed_at is null;
+
+-- name: discard
+update sendonce_dead_letters
+   set closed_at = now(), closed_as = 'discarded', closed_by = :operator
+ where id = any(:dead_letter_ids::bigint[]) and closed_at is null
+returning id;
+
+-- name: stop
+insert into sendonce_stops (scope, value, operator, reason) values (:scope, :value, :operator, :reason)
+on conflict (scope, value) do nothing;
+
+-- name: lift_stop
+delete from sendonce_stops where scope = :scope and value = :value returning scope;
+
+-- name: unpark
+-- A statement of its own after the holder's row was changed: its snapshot sees what was parked until then.
+with d as (
+  update sendonce_deliveries
+     set next_attempt_at = now(), parked_on = null, updated_at = now()
+   where parked_on = :parked_on and next_attempt_at is null
+  returning id
+)
+select count(*) from d;
+
+-- name: add_subscription
+insert into sendonce_subscriptions (tenant, destination, policy, description)
+values (:tenant, :destination, :policy, :description)
+returning id;
+
+-- name: add_subscription_types
+insert into sendonce_subscription_types (tenant, pattern, subscription_id)
+select :tenant, t.pattern, :subscription_id from unnest(:types::text[]) as t(pattern)
+on conflict do nothing;
+
+-- name: set_subscription_state
+update sendonce_subscriptions
+   set state = :state, state_reason = :reason, updated_at = now()
+ where id = :subscription_id and state <> 'removed'
+returning id;
+
+-- name: remove_subscription_types
+delete from sendonce_subscription_types where subscription_id = :subscription_id;

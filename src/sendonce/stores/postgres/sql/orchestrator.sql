@@ -1,0 +1,176 @@
+-- name: start
+-- One statement, so that a claim is one round trip and one commit. "= any(array(…))" and "lateral … offset 0" keep every
+-- plan off sequential scans, which plain joins become when the limit is not known. The rows are locked when they are
+-- updated, so their place (ctid) cannot change in between, and no second look into the index is needed.
+-- The attempt must survive the crash that follows it, so the commit waits for the disk whatever the default is.
+with f as materialized (
+  select nextval('sendonce_lease_ids') as lease_id,
+         case when current_setting('synchronous_commit') in ('off', 'local')
+              then set_config('synchronous_commit', 'on', true) end as durable
+),
+c as materialized (
+  select d.id,
+         d.ctid as place,
+         d.next_attempt_at,
+         case when d.subscription_id is null then false
+              else (select s.state in ('paused', 'disabled') from sendonce_subscriptions s where s.id = d.subscription_id)
+         end
+         or case when not (select exists (select 1 from sendonce_stops)) then false
+                 else exists (
+                   select 1 from sendonce_stops t
+                    where (t.scope = 'channel' and t.value = split_part(coalesce(
+                            (select s.destination from sendonce_subscriptions s where s.id = d.subscription_id),
+                            d.destination), ':', 1))
+                       or (t.scope = 'destination' and (t.value = d.destination or t.value =
+                            (select s.destination from sendonce_subscriptions s where s.id = d.subscription_id)))
+                       or (t.scope = 'tenant' and t.value =
+                            (select e.tenant from sendonce_events e where e.id = d.event_id)))
+         end as held
+    from sendonce_deliveries d
+   where d.next_attempt_at <= now()
+     and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
+     and not exists (select 1 from sendonce_stops where scope = 'all')
+   order by d.next_attempt_at, d.id
+   limit :limit
+   for update of d skip locked
+),
+g as materialized (
+  select count(*) filter (where c.held) as held, min(c.id) filter (where not c.held) as first,
+         (select n.next_attempt_at from c n order by n.next_attempt_at desc, n.id desc limit 1) as until,
+         (select n.id from c n order by n.next_attempt_at desc, n.id desc limit 1) as until_id
+    from c
+),
+u as (
+  update sendonce_deliveries d
+     set status = 'InProgress', next_attempt_at = null, updated_at = now()
+   where d.ctid = any(array(select c.place from c where not c.held))
+  returning d.id, d.event_id, d.destination, d.destination_hash, d.subscription_id, d.if_unsure, d.attempt_count,
+            d.deferred_count, d.corrections, d.generation, d.has_content, d.in_doubt, d.proven_at, d.notification_id,
+            d.expires_at
+),
+j as (
+  insert into sendonce_attempts (delivery_id, attempt, lease_id, status)
+  select u.id, u.attempt_count + 1, f.lease_id, 'Leased' from u, f
+),
+l as (
+  insert into sendonce_leases (id, worker_id, expires_at, deliveries)
+  select f.lease_id, :worker_id, now() + :hold::float8 * interval '1 second', a.ids
+    from f, (select array_agg(u.id) as ids from u) a
+   where a.ids is not null
+)
+select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destination,
+       coalesce(s.destination, u.destination), e.payload, x.content, e.headers, e.subject, e.version, e.created_at,
+       u.subscription_id, s.state, s.policy, u.if_unsure, u.attempt_count, u.deferred_count, u.corrections,
+       u.generation, u.in_doubt, u.proven_at is not null, u.notification_id,
+       extract(epoch from u.expires_at - now())::float8,
+       case when u.id is not distinct from g.first then f.lease_id end,
+       case when u.id is not distinct from g.first then g.until end,
+       case when u.id is not distinct from g.first then g.until_id end,
+       case when u.id is not distinct from g.first then g.held end
+  from g
+  cross join f
+  left join u on true
+  left join lateral (
+    select n.tenant, n.type, n.key, n.payload, n.headers, n.subject, n.version, n.created_at
+      from sendonce_events n where n.id = u.event_id offset 0) e on true
+  left join lateral (
+    select n.destination, n.state, n.policy from sendonce_subscriptions n where n.id = u.subscription_id offset 0) s on true
+  left join lateral (
+    select n.content from sendonce_contents n
+     where u.has_content and n.event_id = u.event_id and n.destination_hash = u.destination_hash
+       and n.corrections = u.corrections offset 0) x on true;
+
+-- name: lock_due
+-- What start found in its way: the oldest due rows, to be looked at for parking.
+select d.id
+  from sendonce_deliveries d
+ where d.next_attempt_at <= now()
+ order by d.next_attempt_at, d.id
+ limit :limit
+   for update skip locked;
+
+-- name: park
+select sendonce_park(:delivery_ids::bigint[]);
+
+-- name: settle
+-- d delivery, a attempt, l lease, o outcome, z the attempt's end, c code, m message, n notification id, r response,
+-- s next state, w wait in seconds, y reason class, q in doubt, p deferred. Nulls are left out of the document: faster.
+-- "is not distinct from" is not indexable on purpose: the plan must come from the primary key.
+with x as materialized (
+  select * from jsonb_to_recordset(:results::jsonb) as x(
+    d bigint, a int, l bigint, o text, z text, c text, m text, n text, r text, s text, w float8, y text, q boolean, p int)
+),
+j as (
+  update sendonce_attempts t
+     set status = x.z, finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m,
+         notification_id = x.n, response = x.r
+    from x
+   where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
+  returning x.d, x.a, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p
+),
+d as (
+  update sendonce_deliveries t
+     set status = x.s,
+         attempt_count = t.attempt_count + 1,
+         deferred_count = t.deferred_count + coalesce(x.p, 0),
+         in_doubt = coalesce(x.q, false),
+         next_attempt_at = now() + x.w * interval '1 second',
+         final_error_code = coalesce(x.c, t.final_error_code),
+         notification_id = coalesce(x.n, t.notification_id),
+         notified_at = case when x.s = 'Completed' then now() end,
+         updated_at = now()
+    from j x
+   where t.id = x.d and t.status is not distinct from 'InProgress'
+  returning t.id, x.a, t.status, t.in_doubt, x.c, x.m, x.y
+),
+z as (
+  insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+  select d.id, d.y, d.c, d.m from d where d.status = 'DeadLettered'
+),
+k as (
+  insert into sendonce_counters (name, amount)
+  select case d.status when 'Completed' then 'completed' when 'PendingRetry' then 'retried' else 'dead_lettered' end,
+         count(*)
+    from d group by d.status
+)
+select d.id, d.a from d;
+
+-- name: judge
+-- Results that changed nothing: what their attempt and delivery look like now.
+select a.delivery_id, a.attempt, a.lease_id, a.outcome, a.error_code, a.notification_id, d.status
+  from sendonce_attempts a
+  join sendonce_deliveries d on d.id = a.delivery_id
+ where (a.delivery_id, a.attempt) in (select * from unnest(:delivery_ids::bigint[], :attempts::int[]));
+
+-- name: prove
+-- A late Delivered for a delivery that waits: its next attempt completes it without sending.
+update sendonce_deliveries
+   set proven_at = now(), notification_id = coalesce(:notification_id, notification_id), updated_at = now(),
+       next_attempt_at = case when parked_on is null then now() end
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: find
+-- The same late result reported twice is one finding.
+insert into sendonce_findings (delivery_id, attempt, kind, outcome, error_code, notification_id, details)
+select :delivery_id, :attempt, :kind::text, :outcome::text, :error_code::text, :notification_id::text, :details::text
+ where not exists (
+   select 1 from sendonce_findings
+    where delivery_id = :delivery_id and attempt = :attempt and outcome = :outcome::text);
+
+-- name: cancel
+with d as (
+  update sendonce_deliveries
+     set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
+         final_error_code = coalesce(final_error_code, 'cancelled')
+   where id = any(:delivery_ids::bigint[]) and status in ('Pending', 'PendingRetry')
+  returning id
+),
+z as (
+  insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+  select d.id, 'cancelled', 'cancelled', :reason::text from d
+),
+k as (
+  insert into sendonce_counters (name, amount) select 'dead_lettered', count(*) from d having count(*) > 0
+)
+select d.id from d order by d.id;

@@ -1,0 +1,182 @@
+-- name: schema_version
+select value::int from sendonce_meta where name = 'schema_version';
+
+-- name: namespace
+select value from sendonce_meta where name = 'namespace';
+
+-- name: status_counts
+-- Each count walks its own index and stops at the cap.
+select now(),
+       (select value::int from sendonce_meta where name = 'schema_version'),
+       (select count(*) from (
+         select 1 from sendonce_deliveries where next_attempt_at <= now() limit :cap) a),
+       (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= now()),
+       (select count(*) from (
+         select 1 from sendonce_deliveries where next_attempt_at > now() limit :cap) a),
+       (select count(*) from (
+         select status from sendonce_deliveries where next_attempt_at is not null limit :cap) a
+        where a.status = 'PendingRetry'),
+       (select count(*)
+          from sendonce_leases l
+         cross join lateral unnest(l.deliveries) as w(id)
+          join sendonce_attempts a on a.delivery_id = w.id and a.lease_id = l.id and a.status = 'Leased'),
+       (select count(*) from (
+         select status from sendonce_deliveries where in_doubt limit :cap) a
+        where a.status not in ('Completed', 'DeadLettered')),
+       (select count(*) from (
+         select 1 from sendonce_deliveries where parked_on is not null limit :cap) a),
+       (select count(*) from (
+         select 1 from sendonce_dead_letters where closed_at is null limit :cap) a),
+       (select coalesce(sum(amount), 0)::bigint from sendonce_counters where name = 'completed');
+
+-- name: live_workers
+select id, name, version, concurrency, started_at, seen_at, progressed_at, stopped_at
+  from sendonce_workers
+ where stopped_at is null and seen_at > now() - interval '60 seconds'
+ order by id
+ limit 1000;
+
+-- name: stops
+select scope, value, operator, reason, created_at from sendonce_stops order by scope, value limit 1000;
+
+-- name: event_window
+-- A bounded step down the primary key.
+select id from sendonce_events where id < :before order by id desc limit :window;
+
+-- name: event_rows
+select id, tenant, type, key, subject, version, headers, created_at
+  from sendonce_events
+ where id = any(:ids::bigint[])
+   and (:type::text is null or type = :type::text)
+   and (:tenant::text is null or tenant = :tenant::text)
+   and (:since::timestamptz is null or created_at >= :since::timestamptz)
+ order by id desc
+ limit :limit;
+
+-- name: event_payload
+select payload from sendonce_events where id = :event_id;
+
+-- name: event_ids_of_key
+select id from sendonce_events where key = :key order by id desc limit 100;
+
+-- name: delivery_window
+select id from sendonce_deliveries where id < :before order by id desc limit :window;
+
+-- name: due_window
+select id, next_attempt_at
+  from sendonce_deliveries
+ where next_attempt_at is not null and (next_attempt_at, id) > (:after_at::timestamptz, :after_id::bigint)
+ order by next_attempt_at, id
+ limit :window;
+
+-- name: parked_window
+select id, parked_on
+  from sendonce_deliveries
+ where parked_on is not null and (parked_on, id) > (:after_on::text, :after_id::bigint)
+ order by parked_on, id
+ limit :window;
+
+-- name: in_flight_ids
+select w.id
+  from sendonce_leases l
+ cross join lateral unnest(l.deliveries) as w(id)
+  join sendonce_attempts a on a.delivery_id = w.id and a.lease_id = l.id and a.status = 'Leased'
+ order by w.id desc
+ limit :window;
+
+-- name: dead_letter_window
+select id, delivery_id from sendonce_dead_letters where id < :before order by id desc limit :window;
+
+-- name: delivery_ids_of_event
+select id from sendonce_deliveries where event_id = :event_id order by id limit :window;
+
+-- name: delivery_rows
+select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_id, d.generation, d.corrections, d.status,
+       d.attempt_count, d.deferred_count, d.in_doubt, d.next_attempt_at, d.parked_on, d.proven_at, d.final_error_code,
+       d.notification_id, d.notified_at, d.expires_at, d.if_unsure, d.created_at, d.updated_at
+  from sendonce_deliveries d
+  join sendonce_events e on e.id = d.event_id
+ where d.id = any(:ids::bigint[])
+   and (:status::text is null or d.status = :status::text)
+   and (:type::text is null or e.type = :type::text)
+   and (:tenant::text is null or e.tenant = :tenant::text)
+   and (:destination::text is null or d.destination = :destination::text)
+   and (:since::timestamptz is null or d.created_at >= :since::timestamptz)
+ order by d.id desc
+ limit :limit;
+
+-- name: delivery_ids_of_token
+-- The token is computed, never stored: the same length-prefixed hash as provider_token().
+select d.id
+  from sendonce_deliveries d
+  join sendonce_events e on e.id = d.event_id
+ where d.id = any(:ids::bigint[])
+   and left(encode(sha256(
+         convert_to(octet_length(:namespace::text)::text || ':' || :namespace::text, 'UTF8')
+         || convert_to(octet_length(e.tenant)::text || ':' || e.tenant, 'UTF8')
+         || convert_to(octet_length(e.type)::text || ':' || e.type, 'UTF8')
+         || convert_to(octet_length(e.key)::text || ':' || e.key, 'UTF8')
+         || convert_to(octet_length(d.destination)::text || ':' || d.destination, 'UTF8')
+         || convert_to(length(d.corrections::text)::text || ':' || d.corrections::text, 'UTF8')), 'hex'), 40) = :token
+ order by d.id desc
+ limit 1;
+
+-- name: attempts_of
+select delivery_id, attempt, status, lease_id, outcome, error_code, error_message, notification_id, response, created_at,
+       finished_at
+  from sendonce_attempts
+ where delivery_id = :delivery_id
+ order by attempt
+ limit 10000;
+
+-- name: lease_of
+select l.id, l.worker_id, w.name, l.created_at, l.expires_at
+  from sendonce_attempts a
+  join sendonce_leases l on l.id = a.lease_id
+  left join sendonce_workers w on w.id = l.worker_id
+ where a.delivery_id = :delivery_id and a.status = 'Leased'
+ order by a.attempt desc
+ limit 1;
+
+-- name: findings_of
+select id, delivery_id, attempt, kind, outcome, error_code, notification_id, details, created_at
+  from sendonce_findings
+ where delivery_id = :delivery_id
+ order by id
+ limit 1000;
+
+-- name: open_dead_letter_window
+select id, created_at
+  from sendonce_dead_letters
+ where closed_at is null and (created_at, id) < (:before_at::timestamptz, :before_id::bigint)
+ order by created_at desc, id desc
+ limit :window;
+
+-- name: dead_letter_id_of
+select id from sendonce_dead_letters where delivery_id = :delivery_id;
+
+-- name: dead_letter_rows
+select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, d.generation, d.in_doubt, z.reason,
+       z.error_code, z.error_message, z.created_at, z.closed_at, z.closed_as, z.closed_by
+  from sendonce_dead_letters z
+  join sendonce_deliveries d on d.id = z.delivery_id
+  join sendonce_events e on e.id = d.event_id
+ where z.id = any(:ids::bigint[])
+   and (:reason::text is null or z.reason = :reason::text)
+   and (:type::text is null or e.type = :type::text)
+   and (:tenant::text is null or e.tenant = :tenant::text)
+   and (:destination::text is null or d.destination = :destination::text)
+   and (:since::timestamptz is null or z.created_at >= :since::timestamptz)
+ order by z.created_at desc, z.id desc
+ limit :limit;
+
+-- name: subscriptions
+select s.id, s.tenant,
+       array(select t.pattern from sendonce_subscription_types t where t.subscription_id = s.id order by t.pattern),
+       s.destination, s.state, s.state_reason, s.policy, s.description, s.created_at
+  from sendonce_subscriptions s
+ where (:tenant::text is null or s.tenant = :tenant::text)
+   and (:subscription_id::bigint is null or s.id = :subscription_id::bigint)
+   and (:subscription_id::bigint is not null or s.state <> 'removed')
+ order by s.id
+ limit 10000;

@@ -1,0 +1,25 @@
+"""The PostgreSQL store: every port over four connections, each opened when it is first needed."""
+
+from typing import Self
+
+from sendonce.stores.migrations import available, check_version
+from sendonce.stores.postgres.leasing import Leasing
+from sendonce.stores.postgres.migrator import PACKAGE, version_on
+from sendonce.stores.postgres.operating import Operating
+from sendonce.stores.postgres.orchestrating import Orchestrating
+from sendonce.stores.postgres.reading import Reading
+
+
+class PostgresStore(Orchestrating, Leasing, Operating, Reading):
+    """All of `sendonce.stores.ports.Store`."""
+
+    @classmethod
+    async def connect(cls, url: str) -> Self:
+        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used."""
+        store = cls(url)
+        try:
+            async with store.people.connection() as connection:
+                check_version(await version_on(connection), len(available(PACKAGE)))
+        finally:
+            await store.people.close()  # a worker has no use for it; a reader's next call opens it again
+        return store

@@ -1,0 +1,185 @@
+"""What the stores hand out to people: rows of events, deliveries, attempts and the rest, as plain values."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sendonce.domain.deliveries import DeliveryState, ReasonClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What a list shows: newest first, at most `limit`, of what matches everything that is set."""
+
+    status: DeliveryState | None = None
+    type: str | None = None
+    destination: str | None = None
+    tenant: str | None = None
+    since: datetime | None = None
+    reason: ReasonClass | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    id: int
+    tenant: str
+    type: str
+    key: str
+    subject: str | None
+    version: int | None
+    headers: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRow:
+    id: int
+    event_id: int
+    tenant: str
+    type: str
+    key: str
+    destination: str
+    subscription_id: int | None
+    generation: int
+    corrections: int
+    status: DeliveryState
+    attempt_count: int
+    deferred_count: int
+    in_doubt: bool
+    next_attempt_at: datetime | None
+    parked_on: str | None
+    proven_at: datetime | None
+    final_error_code: str | None
+    notification_id: str | None
+    notified_at: datetime | None
+    expires_at: datetime | None
+    if_unsure: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    delivery_id: int
+    attempt: int
+    status: str
+    lease_id: int
+    outcome: str | None
+    error_code: str | None
+    error_message: str | None
+    notification_id: str | None
+    response: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterRow:
+    """A delivery given up, with what a person needs to decide about it."""
+
+    id: int
+    delivery_id: int
+    event_id: int
+    tenant: str
+    type: str
+    key: str
+    destination: str
+    generation: int
+    in_doubt: bool
+    reason: ReasonClass
+    error_code: str | None
+    error_message: str | None
+    created_at: datetime
+    closed_at: datetime | None
+    closed_as: str | None
+    closed_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    id: int
+    delivery_id: int
+    attempt: int | None
+    kind: str
+    outcome: str | None
+    error_code: str | None
+    notification_id: str | None
+    details: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionRow:
+    id: int
+    tenant: str
+    types: tuple[str, ...]
+    destination: str
+    state: str
+    state_reason: str | None
+    policy: str | None
+    description: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRow:
+    """Sends held back: `scope` is all, channel, destination or tenant."""
+
+    scope: str
+    value: str
+    operator: str
+    reason: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    id: int
+    name: str
+    version: str
+    concurrency: int
+    started_at: datetime
+    seen_at: datetime
+    progressed_at: datetime | None
+    stopped_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRow:
+    """The lease under which an attempt is being sent."""
+
+    id: int
+    worker_id: int
+    worker_name: str | None
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The whole at a glance. Counts stop at `COUNT_CAP`."""
+
+    now: datetime
+    schema_version: int
+    due: int
+    oldest_due_at: datetime | None
+    scheduled: int
+    retrying: int
+    in_flight: int
+    in_doubt: int
+    parked: int
+    dead_letters: int
+    completed: int
+    workers: tuple[WorkerRow, ...] = field(default=())
+    stops: tuple[StopRow, ...] = field(default=())
+
+
+COUNT_CAP = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What an operator's action did: the ids it touched, and its row in the operations log."""
+
+    ids: tuple[int, ...]
+    operation_id: int

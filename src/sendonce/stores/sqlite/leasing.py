@@ -1,0 +1,83 @@
+"""Workers and their leases: register, beat, renew, release, expire."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.outcomes import Unknown
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.orchestrating import claim_of
+from sendonce.stores.sqlite.settling import settle
+from sendonce.stores.sqlite.times import microseconds
+
+LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
+_WIDTH = len(Claim._fields)
+
+
+class Leasing:
+    """See `LeaseStore`."""
+
+    _writer: Lane
+    _reader: Lane
+
+    async def register(self, name: str, version: str, concurrency: int) -> int:
+        return await self._writer.run(_register, name, version, concurrency)
+
+    async def beat(self, worker_id: int, *, progressed: bool) -> None:
+        await self._writer.run(Transaction.change, "beat", {"worker_id": worker_id, "progressed": progressed})
+
+    async def leave(self, worker_id: int) -> None:
+        await self._writer.run(Transaction.change, "leave", {"worker_id": worker_id})
+
+    async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
+        return await self._writer.run(_renew, lease_ids, hold) if lease_ids else set()
+
+    async def release(self, lease_ids: Sequence[int]) -> None:
+        if lease_ids:
+            await self._writer.run(Transaction.change, "release", {"lease_ids": json.dumps(list(lease_ids))})
+
+    async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:
+        return await self._writer.run(_expire, limit, decide)
+
+    async def is_idle(self) -> bool:
+        return bool((await self._reader.run(Transaction.fetch, "is_idle"))[0][0])
+
+    async def roll_up_counters(self) -> None:
+        await self._writer.run(_roll_up_counters)
+
+
+def _register(transaction: Transaction, name: str, version: str, concurrency: int) -> int:
+    values = {
+        "name": clean(name, MESSAGE_LENGTH),
+        "version": clean(version, CODE_LENGTH),
+        "concurrency": concurrency,
+    }
+    return int(transaction.fetch("register", values)[0][0])
+
+
+def _renew(transaction: Transaction, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
+    values = {"lease_ids": json.dumps(list(lease_ids)), "expires_at": transaction.now + microseconds(hold)}
+    return {row[0] for row in transaction.fetch("renew", values)}
+
+
+def _expire(
+    transaction: Transaction, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]
+) -> list[Result]:
+    leases = transaction.fetch("expired_leases", {"limit": limit})
+    if not leases:
+        return []
+    lease_ids = {"lease_ids": json.dumps([row[0] for row in leases])}
+    rows = transaction.fetch("expired_claims", lease_ids)
+    reports = [Report(claim_of(row[:_WIDTH]), row[_WIDTH], LEASE_EXPIRED) for row in rows]
+    results = list(decide(reports)) if reports else []
+    verdicts = settle(transaction, results) if results else []
+    transaction.change("release", lease_ids)
+    return [result for result, verdict in zip(results, verdicts, strict=True) if verdict is Verdict.APPLIED]
+
+
+def _roll_up_counters(transaction: Transaction) -> None:
+    for row in transaction.fetch("counters_to_roll_up"):
+        transaction.change("roll_up_counters", {"last": row[0]})
+        transaction.change("drop_counters", {"last": row[0]})

@@ -1,0 +1,68 @@
+-- name: register
+insert into sendonce_workers (name, version, concurrency, started_at, seen_at)
+values (:name, :version, :concurrency, :now, :now)
+returning id;
+
+-- name: beat
+update sendonce_workers
+   set seen_at = :now, progressed_at = case when :progressed then :now else progressed_at end, stopped_at = null
+ where id = :worker_id;
+
+-- name: leave
+update sendonce_workers set seen_at = :now, stopped_at = :now where id = :worker_id;
+
+-- name: renew
+update sendonce_leases
+   set expires_at = :expires_at
+ where id in (select value from json_each(:lease_ids)) and expires_at > :now
+returning id;
+
+-- name: release
+-- A lease under which something is still being sent stays: without it nobody would notice that its worker died.
+delete from sendonce_leases
+ where id in (select value from json_each(:lease_ids))
+   and not exists (
+     select 1
+       from json_each(sendonce_leases.deliveries) w
+      cross join sendonce_attempts a on a.delivery_id = w.value
+      where a.lease_id = sendonce_leases.id and a.status = 'Leased');
+
+-- name: expired_leases
+select id from sendonce_leases where expires_at <= :now order by expires_at, id limit :limit;
+
+-- name: expired_claims
+-- The same columns as a claim, without what only a sender needs.
+select d.id, a.attempt, d.event_id, e.tenant, e.type, e.key, d.destination, coalesce(s.destination, d.destination),
+       '', null, null, null, null, e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count,
+       d.deferred_count, d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
+       (d.expires_at - :now) / 1e6, a.lease_id
+  from json_each(:lease_ids) i
+ cross join sendonce_leases l on l.id = i.value
+ cross join json_each(l.deliveries) w
+ cross join sendonce_attempts a on a.delivery_id = w.value
+ cross join sendonce_deliveries d not indexed on d.id = a.delivery_id
+ cross join sendonce_events e not indexed on e.id = d.event_id
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where a.lease_id = l.id and a.status = 'Leased'
+ order by d.id;
+
+-- name: is_idle
+select not exists (
+         select 1 from sendonce_deliveries
+          where next_attempt_at <= :now and not exists (select 1 from sendonce_stops where scope = 'all'))
+   and not exists (
+         select 1
+           from sendonce_leases l
+          cross join json_each(l.deliveries) w
+          cross join sendonce_attempts a on a.delivery_id = w.value
+          where a.lease_id = l.id and a.status = 'Leased');
+
+-- name: counters_to_roll_up
+select max(id) from sendonce_counters having count(*) > count(distinct name);
+
+-- name: roll_up_counters
+insert into sendonce_counters (created_at, amount, name)
+select max(created_at), sum(amount), name from sendonce_counters where id <= :last group by name order by name;
+
+-- name: drop_counters
+delete from sendonce_counters where id <= :last;

@@ -1,0 +1,69 @@
+-- name: log_operation
+insert into sendonce_operations (created_at, finished_at, kind, operator, reason, subject, affected)
+values (:now, :now, :kind, :operator, :reason, :subject, :affected)
+returning id;
+
+-- name: newest_generations
+-- The newest generation of each of these deliveries' event and destination.
+select d.id, d.status, n.id, n.generation
+  from json_each(:delivery_ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ cross join sendonce_deliveries n on n.event_id = d.event_id and n.destination_hash = d.destination_hash
+ where n.generation = (
+   select max(t.generation) from sendonce_deliveries t
+    where t.event_id = d.event_id and t.destination_hash = d.destination_hash)
+ order by d.id;
+
+-- name: open_generation
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id.
+insert into sendonce_deliveries
+  (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
+   corrections, has_content, if_unsure, in_doubt, notification_id)
+select event_id, subscription_id, :now, :now, :now, destination, destination_hash, generation + 1,
+       corrections, has_content, if_unsure, in_doubt, case when in_doubt then notification_id end
+  from sendonce_deliveries
+ where id = :delivery_id
+returning id;
+
+-- name: close_dead_letters_of
+update sendonce_dead_letters
+   set closed_at = :now, closed_as = 'requeued', closed_by = :operator
+ where delivery_id in (select value from json_each(:delivery_ids)) and closed_at is null;
+
+-- name: discard
+update sendonce_dead_letters
+   set closed_at = :now, closed_as = 'discarded', closed_by = :operator
+ where id in (select value from json_each(:dead_letter_ids)) and closed_at is null
+returning id;
+
+-- name: stop
+insert into sendonce_stops (scope, value, created_at, operator, reason)
+values (:scope, :value, :now, :operator, :reason)
+on conflict (scope, value) do nothing;
+
+-- name: lift_stop
+delete from sendonce_stops where scope = :scope and value = :value returning scope;
+
+-- name: unpark
+update sendonce_deliveries
+   set next_attempt_at = :now, parked_on = null, updated_at = :now
+ where parked_on = :parked_on;
+
+-- name: add_subscription
+insert into sendonce_subscriptions (tenant, destination, policy, description, created_at, updated_at)
+values (:tenant, :destination, :policy, :description, :now, :now)
+returning id;
+
+-- name: add_subscription_types
+insert into sendonce_subscription_types (tenant, pattern, subscription_id)
+select :tenant, value, :subscription_id from json_each(:types) where true
+on conflict do nothing;
+
+-- name: set_subscription_state
+update sendonce_subscriptions
+   set state = :state, state_reason = :reason, updated_at = :now
+ where id = :subscription_id and state <> 'removed'
+returning id;
+
+-- name: remove_subscription_types
+delete from sendonce_subscription_types where subscription_id = :subscription_id;

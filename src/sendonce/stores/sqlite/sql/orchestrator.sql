@@ -1,0 +1,170 @@
+-- In all these files "not indexed" sends the planner to the primary key: after an ANALYZE of nearly empty tables it would
+-- walk another index instead, and go on doing so when there are a million rows.
+
+-- name: claim_due
+-- The columns of a claim. Walks the index of due times, so the oldest come first without a sort.
+select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destination,
+       coalesce(s.destination, d.destination), coalesce(e.payload, ''), x.content, e.headers, e.subject, e.version,
+       e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count, d.deferred_count,
+       d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
+       (d.expires_at - :now) / 1e6
+  from sendonce_deliveries d indexed by sendonce_deliveries_due
+ cross join sendonce_events e not indexed on e.id = d.event_id
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+  left join sendonce_contents x
+    on d.has_content = 1
+   and x.event_id = d.event_id
+   and x.destination_hash = d.destination_hash
+   and x.corrections = d.corrections
+ where d.next_attempt_at <= :now
+ order by d.next_attempt_at, d.id
+ limit :limit;
+
+-- name: park
+-- Of the oldest due rows those that must not be sent now: each says what it waits for.
+update sendonce_deliveries not indexed
+   set next_attempt_at = null, parked_on = h.parked_on, updated_at = :now
+  from (
+    select d.id,
+           case
+             when s.state in ('paused', 'disabled') then 'subscription:' || s.id
+             else (
+               select 'stop:' || t.scope || ':' || t.value
+                 from sendonce_stops t
+                where (t.scope = 'channel' and t.value = substr(
+                        coalesce(s.destination, d.destination), 1,
+                        instr(coalesce(s.destination, d.destination), ':') - 1))
+                   or (t.scope = 'destination' and t.value in (d.destination, s.destination))
+                   or (t.scope = 'tenant' and t.value = e.tenant)
+                order by t.scope, t.value
+                limit 1)
+           end as parked_on
+      from (
+        select id, event_id, subscription_id, destination
+          from sendonce_deliveries
+         where next_attempt_at <= :now
+         order by next_attempt_at, id
+         limit :limit) d
+     cross join sendonce_events e not indexed on e.id = d.event_id
+      left join sendonce_subscriptions s on s.id = d.subscription_id) h
+ where sendonce_deliveries.id = +h.id and h.parked_on is not null;
+
+-- name: open_lease
+insert into sendonce_leases (worker_id, created_at, expires_at, deliveries)
+values (:worker_id, :now, :expires_at, :ids)
+returning id;
+
+-- name: open_attempts
+insert into sendonce_attempts (delivery_id, lease_id, created_at, attempt, status)
+select d.id, :lease_id, :now, d.attempt_count + 1, 'Leased'
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value;
+
+-- name: mark_in_progress
+update sendonce_deliveries
+   set status = 'InProgress', next_attempt_at = null, updated_at = :now
+ where id in (select value from json_each(:ids));
+
+-- name: make_results
+-- The results of one settle: a table in memory of this connection alone, so that the rows that matter are changed by
+-- whole statements. One statement per row costs twice as much.
+create temp table if not exists results (
+  delivery_id integer not null,
+  attempt integer not null,
+  lease_id integer not null,
+  status text not null,
+  outcome text not null,
+  error_code text,
+  error_message text,
+  notification_id text,
+  response text,
+  to_status text not null,
+  deferred integer not null,
+  in_doubt integer not null,
+  next_attempt_at integer,
+  reason text,
+  primary key (delivery_id, attempt, lease_id)
+) without rowid;
+
+-- name: clear_results
+delete from temp.results;
+
+-- name: add_result
+insert into temp.results
+  (delivery_id, attempt, lease_id, status, outcome, error_code, error_message, notification_id, response, to_status,
+   deferred, in_doubt, next_attempt_at, reason)
+values
+  (:delivery_id, :attempt, :lease_id, :status, :outcome, :error_code, :error_message, :notification_id, :response,
+   :to_status, :deferred, :in_doubt, :next_attempt_at, :reason);
+
+-- name: close_attempts
+-- No row back means that the lease was lost, or that the result had been written before.
+-- "+" keeps the planner from walking all attempts and looking them up among the results.
+update sendonce_attempts as a
+   set status = r.status, finished_at = :now, outcome = r.outcome, error_code = r.error_code,
+       error_message = r.error_message, notification_id = r.notification_id, response = r.response
+  from temp.results r
+ where a.delivery_id = +r.delivery_id
+   and a.attempt = +r.attempt
+   and a.lease_id = +r.lease_id
+   and a.status = 'Leased'
+returning delivery_id, attempt, lease_id;
+
+-- name: drop_result
+delete from temp.results where delivery_id = :delivery_id and attempt = :attempt and lease_id = :lease_id;
+
+-- name: move_deliveries
+update sendonce_deliveries as d
+   set (status, attempt_count, deferred_count, in_doubt, next_attempt_at, final_error_code, notification_id, notified_at,
+        updated_at) = (
+         select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred, r.in_doubt, r.next_attempt_at,
+                coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
+                case when r.to_status = 'Completed' then :now end, :now
+           from temp.results r
+          where r.delivery_id = d.id)
+ where d.id in (select delivery_id from temp.results)
+   and d.status = 'InProgress';
+
+-- name: add_dead_letters
+insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
+select delivery_id, :now, reason, error_code, error_message
+  from temp.results
+ where to_status = 'DeadLettered'
+ order by delivery_id;
+
+-- name: count
+insert into sendonce_counters (created_at, amount, name) values (:now, :amount, :name);
+
+-- name: judge
+-- Results that changed nothing: what their attempt and delivery look like now.
+select a.delivery_id, a.attempt, a.lease_id, a.outcome, a.error_code, a.notification_id, d.status
+  from json_each(:pairs) w
+ cross join sendonce_attempts a on a.delivery_id = w.value ->> 0 and a.attempt = w.value ->> 1
+ cross join sendonce_deliveries d not indexed on d.id = a.delivery_id;
+
+-- name: prove
+-- A late Delivered for a delivery that waits: its next attempt completes it without sending.
+update sendonce_deliveries
+   set proven_at = :now, notification_id = coalesce(:notification_id, notification_id), updated_at = :now,
+       next_attempt_at = case when parked_on is null then :now end
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: find
+-- The same late result reported twice is one finding.
+insert into sendonce_findings (delivery_id, attempt, created_at, kind, outcome, error_code, notification_id, details)
+select :delivery_id, :attempt, :now, :kind, :outcome, :error_code, :notification_id, :details
+ where not exists (
+   select 1 from sendonce_findings
+    where delivery_id = :delivery_id and attempt = :attempt and outcome = :outcome);
+
+-- name: cancel
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = :now,
+       final_error_code = coalesce(final_error_code, 'cancelled')
+ where id in (select value from json_each(:delivery_ids)) and status in ('Pending', 'PendingRetry')
+returning id;
+
+-- name: add_cancelled
+insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
+select value, :now, 'cancelled', 'cancelled', :reason from json_each(:delivery_ids);

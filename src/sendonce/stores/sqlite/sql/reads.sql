@@ -1,0 +1,189 @@
+-- name: namespace
+select value from sendonce_meta where name = 'namespace';
+
+-- name: status_counts
+-- Each count walks its own index and stops at the cap. Those that wait for a retry are mostly due later than now.
+select (select cast(value as integer) from sendonce_meta where name = 'schema_version'),
+       (select count(*) from (
+         select 1 from sendonce_deliveries where next_attempt_at <= :now limit :cap)),
+       (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= :now),
+       (select count(*) from (
+         select 1 from sendonce_deliveries where next_attempt_at > :now limit :cap)),
+       (select count(*) from (
+         select status from (select status from sendonce_deliveries where next_attempt_at > :now limit :cap)
+         union all
+         select status from (select status from sendonce_deliveries where next_attempt_at <= :now limit :cap))
+         where status = 'PendingRetry'),
+       (select count(*)
+          from sendonce_leases l
+         cross join json_each(l.deliveries) w
+         cross join sendonce_attempts a on a.delivery_id = w.value
+         where a.lease_id = l.id and a.status = 'Leased'),
+       (select count(*) from (
+         select status
+           from sendonce_deliveries indexed by sendonce_deliveries_in_doubt
+          where in_doubt = 1
+          order by id desc
+          limit :cap)
+         where status not in ('Completed', 'DeadLettered')),
+       (select count(*) from (
+         select 1 from sendonce_deliveries indexed by sendonce_deliveries_parked where parked_on is not null limit :cap)),
+       (select count(*) from (
+         select 1 from sendonce_dead_letters indexed by sendonce_dead_letters_open where closed_at is null limit :cap)),
+       (select coalesce(sum(amount), 0) from sendonce_counters where name = 'completed');
+
+-- name: live_workers
+select id, name, version, concurrency, started_at, seen_at, progressed_at, stopped_at
+  from sendonce_workers
+ where stopped_at is null and seen_at > :since
+ order by id
+ limit 1000;
+
+-- name: stops
+select scope, value, operator, reason, created_at from sendonce_stops order by scope, value limit 1000;
+
+-- name: event_window
+-- A bounded step down the primary key, whatever the planner thinks of how few rows there are.
+select id from sendonce_events not indexed where id < :before order by id desc limit :window;
+
+-- name: event_rows
+select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at
+  from json_each(:ids) w
+ cross join sendonce_events e not indexed on e.id = w.value
+ where (:type is null or e.type = :type)
+   and (:tenant is null or e.tenant = :tenant)
+   and (:since is null or e.created_at >= :since)
+   and (coalesce(:status, :destination) is null or exists (
+     select 1 from sendonce_deliveries d
+      where d.event_id = e.id
+        and (:status is null or d.status = :status)
+        and (:destination is null or d.destination = :destination)))
+ order by e.id desc
+ limit :limit;
+
+-- name: event_payload
+select payload from sendonce_events where id = :event_id;
+
+-- name: event_ids_of_key
+-- "+" keeps the planner from walking all events in the order that is asked for.
+select id from sendonce_events where key = :key order by +id desc limit 100;
+
+-- name: delivery_window
+select id from sendonce_deliveries not indexed where id < :before order by id desc limit :window;
+
+-- name: due_window
+select id
+  from sendonce_deliveries indexed by sendonce_deliveries_due
+ where next_attempt_at is not null
+ order by next_attempt_at, id
+ limit :window;
+
+-- name: parked_window
+select id
+  from sendonce_deliveries indexed by sendonce_deliveries_parked
+ where parked_on is not null
+ order by parked_on, id
+ limit :window;
+
+-- name: in_flight_ids
+select a.delivery_id
+  from sendonce_leases l
+ cross join json_each(l.deliveries) w
+ cross join sendonce_attempts a on a.delivery_id = w.value
+ where a.lease_id = l.id and a.status = 'Leased'
+ order by a.delivery_id desc
+ limit :window;
+
+-- name: dead_letter_window
+select delivery_id from sendonce_dead_letters where delivery_id < :before order by delivery_id desc limit :window;
+
+-- name: delivery_ids_of_event
+select id from sendonce_deliveries where event_id = :event_id order by +id limit :window;
+
+-- name: delivery_rows
+select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_id, d.generation, d.corrections, d.status,
+       d.attempt_count, d.deferred_count, d.in_doubt, d.next_attempt_at, d.parked_on, d.proven_at, d.final_error_code,
+       d.notification_id, d.notified_at, d.expires_at, d.if_unsure, d.created_at, d.updated_at
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ cross join sendonce_events e not indexed on e.id = d.event_id
+ where (:status is null or d.status = :status)
+   and (:type is null or e.type = :type)
+   and (:tenant is null or e.tenant = :tenant)
+   and (:destination is null or d.destination = :destination)
+   and (:since is null or d.created_at >= :since)
+   and (:reason is null or exists (
+     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.reason = :reason))
+ order by d.id desc
+ limit :limit;
+
+-- name: delivery_ids_of_token
+-- The token is computed, never stored.
+select d.id
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ cross join sendonce_events e not indexed on e.id = d.event_id
+ where provider_token(:namespace, e.tenant, e.type, e.key, d.destination, d.corrections) = :token
+ order by d.id desc
+ limit 1;
+
+-- name: attempts_of
+select delivery_id, attempt, status, lease_id, outcome, error_code, error_message, notification_id, response, created_at,
+       finished_at
+  from sendonce_attempts
+ where delivery_id = :delivery_id
+ order by attempt
+ limit 10000;
+
+-- name: lease_of
+select l.id, l.worker_id, w.name, l.created_at, l.expires_at
+  from sendonce_attempts a
+ cross join sendonce_leases l on l.id = a.lease_id
+  left join sendonce_workers w on w.id = l.worker_id
+ where a.delivery_id = :delivery_id and a.status = 'Leased'
+ order by a.attempt desc
+ limit 1;
+
+-- name: findings_of
+select id, delivery_id, attempt, kind, outcome, error_code, notification_id, details, created_at
+  from sendonce_findings
+ where delivery_id = :delivery_id
+ order by id
+ limit 1000;
+
+-- name: open_dead_letter_window
+select id, created_at
+  from sendonce_dead_letters indexed by sendonce_dead_letters_open
+ where closed_at is null and (created_at, id) < (:before_at, :before_id)
+ order by created_at desc, id desc
+ limit :window;
+
+-- name: dead_letter_id_of
+select id from sendonce_dead_letters where delivery_id = :delivery_id;
+
+-- name: dead_letter_rows
+select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, d.generation, d.in_doubt, z.reason,
+       z.error_code, z.error_message, z.created_at, z.closed_at, z.closed_as, z.closed_by
+  from json_each(:ids) w
+ cross join sendonce_dead_letters z not indexed on z.id = w.value
+ cross join sendonce_deliveries d not indexed on d.id = z.delivery_id
+ cross join sendonce_events e not indexed on e.id = d.event_id
+ where (:reason is null or z.reason = :reason)
+   and (:type is null or e.type = :type)
+   and (:tenant is null or e.tenant = :tenant)
+   and (:destination is null or d.destination = :destination)
+   and (:since is null or z.created_at >= :since)
+ order by z.created_at desc, z.id desc
+ limit :limit;
+
+-- name: subscriptions
+select s.id, s.tenant,
+       (select json_group_array(t.pattern)
+          from (select pattern from sendonce_subscription_types where subscription_id = s.id order by pattern) t),
+       s.destination, s.state, s.state_reason, s.policy, s.description, s.created_at
+  from sendonce_subscriptions s
+ where (:tenant is null or s.tenant = :tenant)
+   and (:subscription_id is null or s.id = :subscription_id)
+   and (:subscription_id is not null or s.state <> 'removed')
+ order by s.id
+ limit 10000;

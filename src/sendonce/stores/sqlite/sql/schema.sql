@@ -1,0 +1,9 @@
+-- name: has_meta
+select 1 from sqlite_master where type = 'table' and name = 'sendonce_meta';
+
+-- name: schema_version
+select cast(value as integer) from sendonce_meta where name = 'schema_version';
+
+-- name: set_schema_version
+insert into sendonce_meta (name, value) values ('schema_version', :version)
+on conflict (name) do update set value = excluded.value;

@@ -1,0 +1,63 @@
+"""The SQLite store: every port over two connections, one that writes and one that reads."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from sendonce.stores.migrations import available, check_version
+from sendonce.stores.sqlite.files import MEMORY, parse_url
+from sendonce.stores.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
+from sendonce.stores.sqlite.leasing import Leasing
+from sendonce.stores.sqlite.migrator import apply_missing, schema_version
+from sendonce.stores.sqlite.operating import Operating
+from sendonce.stores.sqlite.orchestrating import Orchestrating
+from sendonce.stores.sqlite.reading import Reading
+from sendonce.stores.sqlite.times import system_clock
+
+Answer = TypeVar("Answer")
+
+
+class SqliteStore(Orchestrating, Leasing, Operating, Reading):
+    """All of `sendonce.stores.ports.Store`. Reads do not wait for the writer, except in memory."""
+
+    def __init__(self, writer: Lane, reader: Lane) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    @classmethod
+    async def connect(cls, url: str, *, inline: bool = False, clock: Clock | None = None) -> Self:
+        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used.
+
+        `inline` runs everything in the caller's thread; `clock` gives microseconds since 1970. A database in memory
+        is made here, has its tables, and is gone when the store is closed.
+        """
+        path = parse_url(url)
+        writer = Lane(path, clock or system_clock, inline=inline)
+        if path == MEMORY:
+            await writer.run(_make_tables)
+            return cls(writer, writer)
+        reader = Lane(path, clock or system_clock, inline=inline, read_only=True)
+        store = cls(writer, reader)
+        try:
+            check_version(await schema_version(url), len(available(PACKAGE)))
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def transact(self, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Do a caller's own work in a transaction on the writing connection: the way into a database in memory."""
+        return await self._writer.run(_with_connection, work)
+
+    async def close(self) -> None:
+        """Finish what is queued, and close both connections."""
+        await self._writer.close()
+        await self._reader.close()
+
+
+def _make_tables(transaction: Transaction) -> None:
+    apply_missing(transaction.connection)
+
+
+def _with_connection(transaction: Transaction, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+    return work(transaction.connection)

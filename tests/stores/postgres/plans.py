@@ -1,0 +1,56 @@
+"""How PostgreSQL would run a query: every step of its plan, with and without knowing the values."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import psycopg
+from psycopg.sql import Literal as Value
+
+from sendonce.queries import parameters, with_parameters
+
+Mode: TypeAlias = Literal["force_generic_plan", "force_custom_plan"]
+BIG = {"sendonce_events", "sendonce_deliveries", "sendonce_attempts", "sendonce_dead_letters"}
+
+
+class Step(NamedTuple):
+    """One node of a plan: what it does, to which table, by which index."""
+
+    kind: str
+    table: str | None
+    index: str | None
+
+
+class Plan(NamedTuple):
+    steps: list[Step]
+
+    @property
+    def scanned(self) -> set[str]:
+        """The big tables that are read from end to end."""
+        return {step.table for step in self.steps if step.kind == "Seq Scan" and step.table in BIG}
+
+    @property
+    def indexes(self) -> set[str]:
+        """The indexes that are used, without our prefix."""
+        return {step.index.removeprefix("sendonce_") for step in self.steps if step.index}
+
+
+def plan_of(url: str, query: str, values: Mapping[str, object], mode: Mode) -> Plan:
+    """The plan of a query as it is in the .sql file."""
+    names = parameters(query)
+    numbered = with_parameters(query, lambda name: f"${names.index(name) + 1}")
+    given = ", ".join(Value(values[name]).as_string() for name in names)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"set plan_cache_mode = {mode}".encode())
+        connection.execute(f"prepare asked as {numbered}".encode())
+        call = f"explain (format json) execute asked{f'({given})' if given else ''}"
+        row = connection.execute(call.encode()).fetchone()
+    assert row is not None
+    plans = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return Plan([step for each in plans for step in _steps(each["Plan"])])
+
+
+def _steps(node: Mapping[str, Any]) -> Iterator[Step]:
+    yield Step(node["Node Type"], node.get("Relation Name"), node.get("Index Name"))
+    for inner in node.get("Plans", ()):
+        yield from _steps(inner)

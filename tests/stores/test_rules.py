@@ -1,0 +1,247 @@
+"""What the database itself refuses, whoever asks: raw SQL past the store."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from sendonce.domain.deliveries import ALLOWED, DeliveryState
+from sendonce.domain.outcomes import Delivered, Failed
+from sendonce.stores.ports import Store
+from tests.given import given_delivery_in, given_due_delivery, given_lease, settle_with
+from tests.stores.databases import REFUSED, Database
+
+MOVES = [(old, new) for old in DeliveryState for new in DeliveryState if old is not new]
+FINAL = [state for state in DeliveryState if state.is_final]
+COPY = (
+    "insert into sendonce_deliveries (event_id, destination, destination_hash, generation, status, created_at,"
+    " updated_at, next_attempt_at) select event_id, destination, destination_hash, ?, ?, created_at, updated_at,"
+    " {due} from sendonce_deliveries where id = ?"
+)
+COPY_ATTEMPT = (
+    "insert into sendonce_attempts (delivery_id, attempt, lease_id, status, created_at)"
+    " select delivery_id, ?, lease_id, ?, created_at from sendonce_attempts where delivery_id = ? and attempt = 1"
+)
+
+
+def move(database: Database, delivery_id: int, to: DeliveryState) -> None:
+    """Change the state by hand, with all that the state brings along."""
+    due = "created_at" if to in (DeliveryState.PENDING, DeliveryState.PENDING_RETRY) else "null"
+    sent = "notified_at" if to is DeliveryState.COMPLETED else "null"
+    database.execute(
+        f"update sendonce_deliveries set status = ?, next_attempt_at = {due}, parked_on = null,"
+        f" notified_at = {sent} where id = ?",
+        to.value,
+        delivery_id,
+    )
+
+
+@pytest.mark.parametrize(("old", "new"), [pair for pair in MOVES if pair[1] not in ALLOWED[pair[0]]])
+async def test_W5_every_move_that_is_not_drawn_is_refused(
+    database: Database, store: Store, old: DeliveryState, new: DeliveryState
+) -> None:
+    delivery_id = await given_delivery_in(database, store, old)
+    before = database.rows("deliveries")
+
+    with pytest.raises(REFUSED, match=r"move_as_drawn|are_frozen"):
+        move(database, delivery_id, new)
+
+    assert database.rows("deliveries") == before
+
+
+@pytest.mark.parametrize(("old", "new"), [pair for pair in MOVES if pair[1] in ALLOWED[pair[0]]])
+async def test_W5_every_move_that_is_drawn_is_possible(
+    database: Database, store: Store, old: DeliveryState, new: DeliveryState
+) -> None:
+    delivery_id = await given_delivery_in(database, store, old)
+
+    move(database, delivery_id, new)
+
+    assert database.one("select status from sendonce_deliveries") == new.value
+
+
+@pytest.mark.parametrize("state", FINAL)
+async def test_W15_a_finished_delivery_refuses_any_update_of_any_column(
+    database: Database, store: Store, state: DeliveryState
+) -> None:
+    delivery_id = await given_delivery_in(database, store, state)
+    [before] = database.rows("deliveries")
+
+    for column in before:
+        with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways)):
+            database.execute(f"update sendonce_deliveries set {column} = {column} where id = ?", delivery_id)
+
+    assert database.rows("deliveries") == [before]
+    assert len(before) > 20
+
+
+OTHER: dict[str, object] = {
+    "event_id": 10**6,
+    "destination": "null:other",
+    "generation": 5,
+    "corrections": 5,
+    "attempt_count": 0,
+}
+
+
+@pytest.mark.parametrize("column", OTHER)
+async def test_an_open_delivery_keeps_its_identity_and_its_count(database: Database, store: Store, column: str) -> None:
+    delivery_id = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
+
+    with pytest.raises(REFUSED, match="keep_their_identity"):
+        database.execute(f"update sendonce_deliveries set {column} = ? where id = ?", OTHER[column], delivery_id)
+
+
+@pytest.mark.parametrize("state", [state for state in DeliveryState if not state.is_final])
+async def test_an_open_delivery_cannot_be_deleted(database: Database, store: Store, state: DeliveryState) -> None:
+    delivery_id = await given_delivery_in(database, store, state)
+
+    with pytest.raises(REFUSED, match="open_deliveries_stay"):
+        database.execute("delete from sendonce_deliveries where id = ?", delivery_id)
+
+
+@pytest.mark.parametrize("state", FINAL)
+async def test_a_finished_delivery_can_be_pruned(database: Database, store: Store, state: DeliveryState) -> None:
+    delivery_id = await given_delivery_in(database, store, state)
+
+    database.execute("delete from sendonce_deliveries where id = ?", delivery_id)
+
+    assert database.rows("deliveries") == []
+
+
+@pytest.mark.parametrize("state", [state for state in DeliveryState if not state.is_final])
+async def test_the_next_generation_is_refused_while_the_old_one_is_live(
+    database: Database, store: Store, state: DeliveryState
+) -> None:
+    delivery_id = await given_delivery_in(database, store, state)
+
+    with pytest.raises(REFUSED, match="generation"):
+        database.execute(COPY.format(due="created_at"), 1, "Pending", delivery_id)
+
+
+@pytest.mark.parametrize("generation", [0, 2, -1])
+async def test_only_the_very_next_generation_can_follow(database: Database, store: Store, generation: int) -> None:
+    delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
+
+    with pytest.raises(REFUSED):
+        database.execute(COPY.format(due="created_at"), generation, "Pending", delivery_id)
+    database.execute(COPY.format(due="created_at"), 1, "Pending", delivery_id)
+    with pytest.raises(REFUSED):
+        database.execute(COPY.format(due="created_at"), 1, "Pending", delivery_id)
+
+    assert [row["generation"] for row in database.rows("deliveries")] == [0, 1]
+
+
+@pytest.mark.parametrize("status", ["InProgress", "PendingRetry", "DeadLettered", "Nonsense"])
+async def test_a_delivery_begins_pending(database: Database, store: Store, status: str) -> None:
+    delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
+    due = "created_at" if status == "PendingRetry" else "null"
+
+    with pytest.raises(REFUSED):
+        database.execute(COPY.format(due=due), 1, status, delivery_id)
+
+
+@pytest.mark.parametrize("status", ["Pending", "Leased"])
+async def test_W8_a_second_active_attempt_is_refused(database: Database, store: Store, status: str) -> None:
+    delivery_id = given_due_delivery(database)
+    await given_lease(store)
+
+    for attempt in (1, 2, 3):
+        with pytest.raises(REFUSED):
+            database.execute(COPY_ATTEMPT, attempt, status, delivery_id)
+
+    assert len(database.rows("attempts")) == 1
+
+
+async def test_W8_the_next_attempt_is_possible_when_the_last_has_ended(database: Database, store: Store) -> None:
+    delivery_id = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
+
+    with pytest.raises(REFUSED):
+        database.execute(COPY_ATTEMPT, 3, "Leased", delivery_id)
+    database.execute(COPY_ATTEMPT, 2, "Leased", delivery_id)
+
+    assert len(database.rows("attempts")) == 2
+
+
+@pytest.mark.parametrize("outcome", [Delivered("n-1"), Failed("503")])
+async def test_W8_a_finished_attempt_refuses_any_update_of_any_column(
+    database: Database, store: Store, outcome: Delivered | Failed
+) -> None:
+    given_due_delivery(database)
+    await settle_with(store, await given_lease(store), outcome)
+    [before] = database.rows("attempts")
+
+    for column in before:
+        with pytest.raises(REFUSED, match="finished_attempts_are_frozen"):
+            database.execute(f"update sendonce_attempts set {column} = {column}")
+
+    assert database.rows("attempts") == [before]
+
+
+async def test_an_event_refuses_any_update_of_any_column(database: Database, store: Store) -> None:
+    given_due_delivery(database, subject="memo 1", headers={"a": "b"}, version=3)
+    [before] = database.rows("events")
+
+    for column in before:
+        with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways)):
+            database.execute(f"update sendonce_events set {column} = {column}")
+
+    assert database.rows("events") == [before]
+
+
+async def test_a_payload_may_be_blanked_once_and_nothing_else_with_it(database: Database, store: Store) -> None:
+    given_due_delivery(database, subject="memo 1", headers={"a": "b"})
+    [before] = database.rows("events")
+
+    for change in ("key = 'other'", "type = 'other'", "tenant = 'other'", "subject = 'x'", "headers = 'x'"):
+        with pytest.raises(REFUSED):
+            database.execute(f"update sendonce_events set payload = null, {change}")
+    database.execute("update sendonce_events set payload = null")
+    [after] = database.rows("events")
+    for again in ("null", "'{}'"):
+        with pytest.raises(REFUSED):
+            database.execute(f"update sendonce_events set payload = {again}")
+
+    assert after == {**before, "payload": None}
+    assert database.rows("events") == [after]
+
+
+WRONG: list[dict[str, Any]] = [
+    {"next_attempt_at": "null"},
+    {"parked_on": "'stop:all:'"},
+    {"attempt_count": -1},
+    {"deferred_count": 1},
+    {"if_unsure": "'maybe'"},
+    {"status": "'Nonsense'"},
+    {"notified_at": "created_at"},
+]
+
+
+@pytest.mark.parametrize("change", WRONG, ids=lambda change: next(iter(change)))
+async def test_a_delivery_that_is_nowhere_or_in_two_places_is_refused(
+    database: Database, store: Store, change: dict[str, Any]
+) -> None:
+    given_due_delivery(database)
+    [(column, value)] = change.items()
+
+    with pytest.raises(REFUSED):
+        database.execute(f"update sendonce_deliveries set {column} = {value}")
+
+
+async def test_R2_a_key_is_unique_in_the_database_itself(database: Database, store: Store) -> None:
+    given_due_delivery(database, key="memo-1")
+
+    with pytest.raises(REFUSED):
+        database.execute(
+            "insert into sendonce_events (tenant, type, key, payload, content_digest, created_at)"
+            " select tenant, type, key, payload, content_digest, created_at from sendonce_events"
+        )
+
+
+async def test_what_happened_long_ago_is_still_refused(database: Database, store: Store) -> None:
+    await given_delivery_in(database, store, DeliveryState.COMPLETED)
+    database.advance(timedelta(days=400))
+
+    with pytest.raises(REFUSED, match="are_frozen"):
+        database.execute("update sendonce_deliveries set notification_id = 'forged'")
