@@ -52,7 +52,7 @@ async def test_a_claim_brings_all_that_a_sender_needs(database: Database, store:
     assert (claim.delivery_id, claim.attempt, claim.generation, claim.corrections) == (delivery_id, 1, 0, 0)
     assert (claim.tenant, claim.type, claim.key) == ("acme", "memo.saved", "memo-7")
     assert claim.destination == claim.address == "mailto:Ada@example.com"
-    assert json.loads(claim.payload) == {"memo": 7}
+    assert json.loads(claim.payload or "") == {"memo": 7}
     assert claim.content == email.content()
     assert json.loads(claim.headers or "{}") == {"trace": "t-1"}
     assert (claim.subject, claim.version, claim.if_unsure) == ("memo 7", 3, "hold")
@@ -77,6 +77,15 @@ async def test_W9_what_is_claimed_is_in_progress_with_one_leased_attempt(databas
     held = await store.lease_of(delivery_id)
     assert held is not None
     assert (held.id, held.worker_id) == (lease.id, WORKER)
+
+
+async def test_a_blanked_payload_is_none_and_not_an_empty_text(database: Database, store: Store) -> None:
+    given_due_delivery(database)
+    database.execute("update sendonce_events set payload = null")
+
+    [claim] = (await given_lease(store)).claims
+
+    assert claim.payload is None
 
 
 async def test_the_oldest_are_claimed_first_and_no_more_than_asked_for(database: Database, store: Store) -> None:

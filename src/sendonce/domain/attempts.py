@@ -32,7 +32,7 @@ class Claim(NamedTuple):
     key: str
     destination: str
     address: str
-    payload: str
+    payload: str | None
     content: str | None
     headers: str | None
     subject: str | None

@@ -1,7 +1,7 @@
 """What the stores hand out to people: rows of events, deliveries, attempts and the rest, as plain values."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 
@@ -175,6 +175,8 @@ class Status:
 
 
 COUNT_CAP = 100_000
+# A worker says every two seconds that it is there.
+ALIVE = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

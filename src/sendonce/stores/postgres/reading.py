@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.stores.postgres.lanes import Lanes, Row
 from sendonce.stores.records import (
+    ALIVE,
     COUNT_CAP,
     AttemptRow,
     DeadLetterRow,
@@ -33,7 +34,7 @@ class Reading(Lanes):
     async def status(self) -> Status:
         """See ReadStore."""
         counts = (await self.people.fetch("status_counts", {"cap": COUNT_CAP}))[0]
-        workers = await self.people.fetch("live_workers", {})
+        workers = await self.people.fetch("live_workers", {"alive": ALIVE.total_seconds()})
         stops = await self.people.fetch("stops", {})
         names = (
             "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt", "parked",
@@ -183,18 +184,11 @@ class Reading(Lanes):
             last, on = rows[-1]
 
     async def _event_rows(self, ids: Sequence[int], wanted: Filter) -> list[EventRow]:
-        values = {
-            "ids": ids,
-            "type": wanted.type,
-            "tenant": wanted.tenant,
-            "since": wanted.since,
-            "limit": wanted.limit,
-        }
-        return [EventRow(**_named(EventRow, row)) for row in await self.people.fetch("event_rows", values)]
+        rows = await self.people.fetch("event_rows", _matching(ids, wanted))
+        return [EventRow(**_named(EventRow, row)) for row in rows]
 
     async def _delivery_rows(self, ids: Sequence[int], wanted: Filter) -> list[DeliveryRow]:
-        values = {**_matching(ids, wanted), "status": None if wanted.status is None else wanted.status.value}
-        rows = await self.people.fetch("delivery_rows", values)
+        rows = await self.people.fetch("delivery_rows", _matching(ids, wanted))
         named = [_named(DeliveryRow, row) for row in rows]
         return [DeliveryRow(**{**each, "status": DeliveryState(each["status"])}) for each in named]
 
@@ -213,6 +207,7 @@ class Reading(Lanes):
 def _matching(ids: Sequence[int], wanted: Filter) -> Mapping[str, object]:
     return {
         "ids": ids,
+        "status": None if wanted.status is None else wanted.status.value,
         "type": wanted.type,
         "tenant": wanted.tenant,
         "destination": wanted.destination,

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import TypeVar
 
 from sendonce.stores.records import (
+    ALIVE,
     COUNT_CAP,
     AttemptRow,
     DeadLetterRow,
@@ -24,7 +24,6 @@ from sendonce.stores.sqlite.lanes import Lane, Transaction
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds, moment
 
-ALIVE = timedelta(seconds=60)
 Record = TypeVar("Record")
 
 

@@ -32,7 +32,7 @@ select now(),
 -- name: live_workers
 select id, name, version, concurrency, started_at, seen_at, progressed_at, stopped_at
   from sendonce_workers
- where stopped_at is null and seen_at > now() - interval '60 seconds'
+ where stopped_at is null and seen_at > now() - :alive::float8 * interval '1 second'
  order by id
  limit 1000;
 
@@ -44,13 +44,18 @@ select scope, value, operator, reason, created_at from sendonce_stops order by s
 select id from sendonce_events where id < :before order by id desc limit :window;
 
 -- name: event_rows
-select id, tenant, type, key, subject, version, headers, created_at
-  from sendonce_events
- where id = any(:ids::bigint[])
-   and (:type::text is null or type = :type::text)
-   and (:tenant::text is null or tenant = :tenant::text)
-   and (:since::timestamptz is null or created_at >= :since::timestamptz)
- order by id desc
+select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at
+  from sendonce_events e
+ where e.id = any(:ids::bigint[])
+   and (:type::text is null or e.type = :type::text)
+   and (:tenant::text is null or e.tenant = :tenant::text)
+   and (:since::timestamptz is null or e.created_at >= :since::timestamptz)
+   and (coalesce(:status::text, :destination::text) is null or exists (
+     select 1 from sendonce_deliveries d
+      where d.event_id = e.id
+        and (:status::text is null or d.status = :status::text)
+        and (:destination::text is null or d.destination = :destination::text) offset 0))
+ order by e.id desc
  limit :limit;
 
 -- name: event_payload
