@@ -1,0 +1,44 @@
+"""Every command: its module, which is imported only when that command is run, and what the overview says of it."""
+
+import argparse
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from sendonce.cli.parser import Parser
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+COMMANDS = {
+    "migrate": ("migrate", "make or update the tables"),
+    "grants": ("grants", "print the database roles with the least rights (PostgreSQL)"),
+    "publish": ("publish", "record an event and its deliveries"),
+    "worker": ("worker", "send what is due"),
+    "status": ("status", "show the whole at a glance"),
+    "events": ("events", "list and show what was recorded"),
+    "deliveries": ("deliveries", "list and show what is on its way"),
+    "explain": ("explain", "tell in plain words why a delivery is where it is"),
+    "dead-letters": ("dead_letters", "list, show, requeue and discard what was given up"),
+    "replay": ("replay", "send finished deliveries again"),
+    "cancel": ("cancel", "give up deliveries that are not sent yet"),
+    "stop": ("stop", "hold back sends, on every host"),
+    "resume": ("resume", "let stopped sends go on"),
+    "subscriptions": ("subscriptions", "add, list, pause, resume and remove standing orders"),
+    "demo": ("demo", "see it survive what it must survive, on SQLite"),
+}
+
+
+class Command(Protocol):
+    """What a command's module has."""
+
+    def add(self, subparsers: Subparsers) -> None:
+        """Enter the command and its options."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit code."""
+        ...
+
+
+def load(name: str) -> Command:
+    return cast(Command, import_module(f"sendonce.cli.{COMMANDS[name][0]}"))

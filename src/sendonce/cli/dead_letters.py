@@ -1,0 +1,128 @@
+"""sendonce dead-letters: what was given up, and what to do about it."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import fields
+
+from sendonce.cli import values
+from sendonce.cli.cells import now, show_fields
+from sendonce.cli.commands import Subparsers
+from sendonce.cli.nouns import add_noun, run_verb
+from sendonce.cli.options import add_even_if_sent, add_filter, add_ids, add_json, add_operator, filter_of
+from sendonce.cli.output import say, say_json
+from sendonce.cli.parser import Parser
+from sendonce.cli.reopening import say_reopened
+from sendonce.cli.running import with_store
+from sendonce.cli.settings import operator_of
+from sendonce.cli.tables import Cell, show_table, when
+from sendonce.errors import NotFound
+from sendonce.operations.repair import discard, requeue
+from sendonce.stores.ports import ReadStore
+from sendonce.stores.records import DeadLetterRow
+
+
+def add(subparsers: Subparsers) -> None:
+    add_noun(
+        subparsers,
+        "dead-letters",
+        "Look at what was given up, and decide about it.",
+        {
+            "list": ("list the open dead letters, the newest first", _add_list),
+            "show": ("show one dead letter", _add_show),
+            "requeue": ("send dead letters again, as the next generation", _add_requeue),
+            "discard": ("close dead letters without sending them", _add_discard),
+        },
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return run_verb(args, {"list": _list, "show": _show, "requeue": _requeue, "discard": _discard})
+
+
+def _add_list(parser: Parser) -> None:
+    add_filter(parser, destination=True, reason=True)
+
+
+def _add_show(parser: Parser) -> None:
+    parser.add_argument("id", type=values.row_id, metavar="ID", help="the dead letter's id")
+    add_json(parser)
+
+
+def _add_requeue(parser: Parser) -> None:
+    add_ids(parser, "dead letter")
+    add_operator(parser, reason_required=True)
+    add_even_if_sent(parser)
+    add_json(parser)
+
+
+def _add_discard(parser: Parser) -> None:
+    add_ids(parser, "dead letter")
+    add_operator(parser, reason_required=True)
+    add_json(parser)
+
+
+def _list(args: argparse.Namespace) -> int:
+    wanted = filter_of(args)
+    letters = with_store(args, lambda store: store.dead_letters(wanted))
+    if args.json:
+        say_json(letters)
+    elif not letters:
+        say("no dead letters match")
+    else:
+        _table(letters)
+    return 0
+
+
+def _table(letters: Sequence[DeadLetterRow]) -> None:
+    moment = now()
+    rows = [
+        [
+            Cell(str(each.id)),
+            Cell(str(each.delivery_id)),
+            Cell(f"{each.reason}, may have been sent" if each.in_doubt else each.reason, "red"),
+            Cell(each.type),
+            Cell(each.key),
+            Cell(each.destination),
+            Cell(each.error_code or ""),
+            when(each.created_at, moment),
+        ]
+        for each in letters
+    ]
+    show_table(["ID", "DELIVERY", "REASON", "TYPE", "KEY", "DESTINATION", "ERROR", "GIVEN UP"], rows)
+
+
+def _show(args: argparse.Namespace) -> int:
+    letter = with_store(args, lambda store: _read(store, args.id))
+    if args.json:
+        say_json(letter)
+        return 0
+    show_fields([(field.name, getattr(letter, field.name)) for field in fields(letter)], now())
+    say(f"in plain words: sendonce explain delivery:{letter.delivery_id}")
+    return 0
+
+
+async def _read(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
+    letter = await store.dead_letter(dead_letter_id)
+    if letter is None:
+        raise NotFound(f"there is no dead letter {dead_letter_id}")
+    return letter
+
+
+def _requeue(args: argparse.Namespace) -> int:
+    operator = operator_of(args)
+    reopened = with_store(
+        args,
+        lambda store: requeue(store, args.ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent),
+    )
+    return say_reopened(reopened, as_json=args.json)
+
+
+def _discard(args: argparse.Namespace) -> int:
+    operator = operator_of(args)
+    acted = with_store(args, lambda store: discard(store, args.ids, operator=operator, reason=args.reason))
+    if args.json:
+        say_json(acted)
+    else:
+        for each in acted.ids:
+            say(f"dead letter {each} is discarded")
+    return 0

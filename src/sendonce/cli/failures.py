@@ -1,0 +1,15 @@
+"""What can go wrong on the command line itself."""
+
+import os
+
+
+class WrongUse(Exception):
+    """The command line makes no sense; the message says what to change."""
+
+
+class OutputFailed(Exception):
+    """What was printed could not be written; the message says why."""
+
+    def __init__(self, cause: OSError) -> None:
+        why = os.strerror(cause.errno) if cause.errno is not None else str(cause)
+        super().__init__(f"the output could not be written: {why}")

@@ -1,0 +1,77 @@
+"""sendonce status: the whole at a glance."""
+
+import argparse
+from datetime import timedelta
+
+from sendonce.cli.commands import COMMANDS, Subparsers
+from sendonce.cli.options import add_json
+from sendonce.cli.output import paint, say, say_json
+from sendonce.cli.running import with_store
+from sendonce.cli.settings import database_of
+from sendonce.compose import display_url
+from sendonce.domain.durations import format_duration
+from sendonce.operations.glance import stop_sentence, warnings
+from sendonce.operations.plain import plain
+from sendonce.operations.wording import ago
+from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
+
+
+def add(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "status",
+        help=COMMANDS["status"][1],
+        description="Show who works, what is due, and what needs a person.",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    status = with_store(args, lambda store: store.status())
+    if args.json:
+        shown = plain(status)
+        say_json({**(shown if isinstance(shown, dict) else {}), "warnings": warnings(status)})
+        return 0
+    say(f"{display_url(database_of(args))}, schema {status.schema_version}")
+    _lines(status)
+    for sentence in warnings(status):
+        say(paint(f"warning: {sentence}", "red"))
+    return 0
+
+
+def _lines(status: Status) -> None:
+    _line("workers", f"{len(status.workers)} alive" if status.workers else "none alive")
+    for worker in status.workers:
+        say(f"                {_worker(worker, status)}")
+    oldest = ""
+    if status.oldest_due_at is not None and status.due:
+        oldest = f", the oldest for {format_duration(max(status.now - status.oldest_due_at, timedelta(0)))}"
+    _line("due now", _count(status.due) + oldest)
+    _line("scheduled", _count(status.scheduled))
+    _line("retrying", _count(status.retrying))
+    _line("in flight", _count(status.in_flight))
+    _line("in doubt", _count(status.in_doubt), "yellow" if status.in_doubt else None)
+    _line("parked", _count(status.parked), "yellow" if status.parked else None)
+    _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
+    _line("completed", f"{status.completed:,}")
+    for stop in status.stops:
+        _line("stopped", stop_sentence(stop, status), "yellow")
+    if not status.stops:
+        _line("stopped", "nothing")
+
+
+def _line(name: str, text: str, colour: str | None = None) -> None:
+    say(f"  {name:<12}  {paint(text, colour) if colour else text}")
+
+
+def _worker(worker: WorkerRow, status: Status) -> str:
+    progress = (
+        "no progress yet" if worker.progressed_at is None else f"progress {ago(worker.progressed_at, status.now)}"
+    )
+    return (
+        f"{worker.name}  {progress}, seen {ago(worker.seen_at, status.now)}, "
+        f"started {ago(worker.started_at, status.now)}"
+    )
+
+
+def _count(amount: int) -> str:
+    return f"{amount:,} or more" if amount >= COUNT_CAP else f"{amount:,}"

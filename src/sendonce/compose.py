@@ -1,0 +1,219 @@
+"""The composition root: builds concrete stores and connections from a database's address.
+
+An address is `sqlite:///file`, `sqlite:////absolute/file` or `postgresql://…`. Drivers are imported here only when they
+are needed.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sendonce.errors import ConfigError, StoreBusy, StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
+
+    from sendonce.stores.ports import Doorbell, Store
+
+_SQLITE = "sqlite:///"
+_POSTGRES = "postgresql://"
+_SHAPES = "write sqlite:///file or postgresql://user@host/database"
+
+
+class _Migrator(Protocol):
+    async def migrate(self, url: str) -> list[str]: ...
+
+    async def schema_version(self, url: str) -> int: ...
+
+    def sql(self, from_version: int = 0) -> str: ...
+
+
+def check_url(url: str) -> str:
+    """The address in its one spelling; ConfigError says what is wrong with it, and never shows a password."""
+    text = url.strip()
+    if text.startswith("postgres://"):
+        text = _POSTGRES + text.removeprefix("postgres://")
+    if text.startswith(_POSTGRES):
+        return text
+    if text.startswith("sqlite:"):
+        if not text.startswith(_SQLITE) or not text.removeprefix(_SQLITE) or "?" in text or "\0" in text:
+            raise ConfigError("a SQLite database is sqlite:///file, or sqlite:////absolute/file, without options")
+        return text
+    scheme, colon, _ = text.partition("://")
+    if not colon:
+        raise ConfigError(f"the database's address has no scheme; {_SHAPES}")
+    if scheme.startswith(("postgresql+", "postgres+", "sqlite+")):
+        raise ConfigError(f"the database's address names a driver ({scheme}); {_SHAPES}")
+    raise ConfigError(f"sendonce does not run on {scheme!r}; {_SHAPES}")
+
+
+def is_sqlite(url: str) -> bool:
+    return url.startswith(_SQLITE)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file of a SQLite address."""
+    return Path(url.removeprefix(_SQLITE))
+
+
+def is_missing(url: str) -> bool:
+    """True for the address of a SQLite file that is not there."""
+    return is_sqlite(url) and not os.path.exists(sqlite_path(url))
+
+
+def display_url(url: str) -> str:
+    """The address as it may be shown: without a password, wherever it stands."""
+    if is_sqlite(url):
+        return url
+    return re.sub(r"^(postgresql://[^:/?#@]*):.*@", r"\1@", url).partition("?")[0]
+
+
+async def open_store(url: str) -> "Store":
+    """Open an existing database; StoreError, SchemaMismatch or StoreBusy says in one sentence why that cannot be."""
+    url = check_url(url)
+    if is_sqlite(url):
+        _require_file(url)
+        from sendonce.stores.sqlite.store import SqliteStore
+
+        return await SqliteStore.connect(url)
+    _require_psycopg(url)
+    from sendonce.stores.postgres.store import PostgresStore
+
+    return await PostgresStore.connect(url)
+
+
+def open_doorbell(url: str) -> "Doorbell":
+    """What waits for publishers' announcements; ConfigError on a database that has none."""
+    url = check_url(url)
+    if is_sqlite(url):
+        raise ConfigError("SQLite cannot announce new work; leave --notify out, the worker polls")
+    _require_psycopg(url)
+    from sendonce.stores.postgres.doorbell import PostgresDoorbell
+
+    return PostgresDoorbell(url)
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring a database to the newest schema; the names of the migrations that were applied now."""
+    url = check_url(url)
+    if is_sqlite(url):
+        _require_folder(url)
+    return await _migrator(url).migrate(url)
+
+
+async def schema_version(url: str) -> int:
+    """The number of a database's schema; 0 when it has none, or when there is no such SQLite file."""
+    url = check_url(url)
+    if is_missing(url):
+        return 0
+    return await _migrator(url).schema_version(url)
+
+
+def migration_sql(url: str, from_version: int = 0) -> str:
+    """The migrations above a version as one script for other tools. Touches nothing."""
+    return _migrator(check_url(url)).sql(from_version)
+
+
+def grants_sql() -> str:
+    """The roles with the least rights, as a script for PostgreSQL."""
+    from sendonce.stores.postgres import grants
+
+    return grants.sql()
+
+
+@contextmanager
+def open_connection(url: str) -> "Iterator[sqlite3.Connection | psycopg.Connection]":
+    """A plain connection in one transaction: committed at the end, rolled back by an exception."""
+    url = check_url(url)
+    if is_sqlite(url):
+        with _sqlite_connection(url) as connection:
+            yield connection
+    else:
+        with _postgres_connection(url) as connection:
+            yield connection
+
+
+@contextmanager
+def _sqlite_connection(url: str) -> "Iterator[sqlite3.Connection]":
+    from contextlib import closing
+
+    from sendonce.stores.sqlite.files import open_file, parse_url, translated
+
+    _require_file(url)
+    with translated(), closing(open_file(parse_url(url))) as connection:
+        connection.execute("begin immediate")
+        try:
+            yield connection
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.commit()
+
+
+@contextmanager
+def _postgres_connection(url: str) -> "Iterator[psycopg.Connection]":
+    _require_psycopg(url)
+    import psycopg
+
+    try:
+        with psycopg.connect(
+            url, connect_timeout=10, application_name="sendonce", prepare_threshold=None
+        ) as connection:
+            yield connection
+    except psycopg.OperationalError as error:
+        cause = (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]
+        raise StoreBusy(f"PostgreSQL cannot answer now ({cause})") from None
+    except psycopg.Error as error:
+        raise StoreError(f"PostgreSQL refused it ({error.diag.message_primary or type(error).__name__})") from None
+
+
+def _migrator(url: str) -> _Migrator:
+    return cast(_Migrator, _room(url))
+
+
+def _room(url: str) -> ModuleType:
+    if is_sqlite(url):
+        return import_module("sendonce.stores.sqlite.migrator")
+    _require_psycopg(url)
+    return import_module("sendonce.stores.postgres.migrator")
+
+
+def _require_psycopg(url: str) -> None:
+    """The driver, and an address that it can read."""
+    if find_spec("psycopg") is None:
+        raise ConfigError("PostgreSQL needs: pip install 'sendonce[postgres]'")
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:  # its message repeats the address, password and all
+        raise ConfigError(
+            "the database's address cannot be read; write postgresql://user:password@host:5432/name, with what is"
+            " special in a password as %40 (@), %2F (/), %3A (:)"
+        ) from None
+
+
+def _require_file(url: str) -> None:
+    path = sqlite_path(url)
+    if os.path.isdir(path):
+        raise StoreError(f"{path} is a folder, not a database")
+    if is_missing(url):
+        named = "" if url == "sqlite:///sendonce.db" else f" --database {url}"
+        raise StoreError(f"there is no sendonce database at {path}; run: sendonce migrate{named}")
+
+
+def _require_folder(url: str) -> None:
+    path = sqlite_path(url)
+    if os.path.isdir(path):
+        raise StoreError(f"{path} is a folder, not a database")
+    if not os.path.isdir(path.parent):
+        raise StoreError(f"there is no folder {path.parent} to make the database in")

@@ -1,0 +1,36 @@
+"""The whole at a glance: what a person should know of a status, in sentences."""
+
+from datetime import timedelta
+
+from sendonce.domain.durations import format_duration
+from sendonce.operations.scopes import spelled
+from sendonce.operations.wording import counted, dated, one_line
+from sendonce.stores.records import Status, StopRow
+
+DUE_FOR_LONG = timedelta(seconds=30)
+STALLED_AFTER = timedelta(minutes=5)
+
+
+def warnings(status: Status) -> list[str]:
+    """What needs a person: work that is due for long while nobody does it, or nobody gets it done."""
+    if status.oldest_due_at is None or status.due == 0:
+        return []
+    waiting = status.now - status.oldest_due_at
+    if any(each.scope == "all" for each in status.stops) or waiting < DUE_FOR_LONG:
+        return []
+    verb = "is" if status.due == 1 else "are"
+    due = f"{counted(status.due, 'delivery', 'deliveries')} {verb} due, the oldest for {format_duration(waiting)}"
+    if not status.workers:
+        return [f"{due}, and no worker is alive; start one with: sendonce worker"]
+    progressed = [each.progressed_at or each.started_at for each in status.workers]
+    idle = status.now - max(progressed)
+    if idle >= STALLED_AFTER:
+        return [f"{due}, and no worker has made progress for {format_duration(idle)}; look at the workers' logs"]
+    return []
+
+
+def stop_sentence(stop: StopRow, status: Status) -> str:
+    """--channel mailto since … by ada@host (provider outage)."""
+    why = f" ({one_line(stop.reason)})" if stop.reason else ""
+    since = dated(stop.created_at, status.now)
+    return f"{spelled(stop.scope, stop.value)} since {since} by {one_line(stop.operator)}{why}"

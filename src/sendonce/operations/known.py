@@ -1,0 +1,49 @@
+"""What the database holds about one delivery at one moment, gathered for those who put it into words."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sendonce.stores.records import (
+    AttemptRow,
+    DeadLetterRow,
+    DeliveryRow,
+    FindingRow,
+    LeaseRow,
+    StopRow,
+    SubscriptionRow,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One delivery with all that belongs to it. `address` is where its destination leads to, `stop` what holds it."""
+
+    now: datetime
+    delivery: DeliveryRow
+    token: str
+    address: str
+    attempts: tuple[AttemptRow, ...] = ()
+    lease: LeaseRow | None = None
+    dead_letter: DeadLetterRow | None = None
+    subscription: SubscriptionRow | None = None
+    stop: StopRow | None = None
+    findings: tuple[FindingRow, ...] = ()
+    generations: tuple[DeliveryRow, ...] = ()
+    has_workers: bool = True
+
+    @property
+    def newer(self) -> DeliveryRow | None:
+        """The generation right after this one."""
+        wanted = self.delivery.generation + 1
+        return next((each for each in self.generations if each.generation == wanted), None)
+
+    @property
+    def last_error(self) -> AttemptRow | None:
+        """The last ended attempt, if it brought an error."""
+        ended = [each for each in self.attempts if each.outcome is not None]
+        return ended[-1] if ended and ended[-1].error_code else None
+
+    @property
+    def doubtful(self) -> AttemptRow | None:
+        """The last attempt that nobody knows the end of."""
+        return next((each for each in reversed(self.attempts) if each.outcome in ("Unknown", "Accepted")), None)

@@ -1,0 +1,75 @@
+"""A delivery's story in plain words: where it goes, every attempt, why it is where it is, and what happens next."""
+
+from dataclasses import dataclass
+
+from sendonce.domain.durations import format_duration
+from sendonce.operations.known import Known
+from sendonce.operations.whereabouts import error_text, whereabouts
+from sendonce.operations.wording import ago, one_line
+from sendonce.stores.records import AttemptRow, FindingRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One delivery told: sentences beside what they were made of. Holds no payload."""
+
+    goes_to: str
+    attempts: tuple[str, ...]
+    whereabouts: tuple[str, ...]
+    generations: tuple[str, ...]
+    findings: tuple[str, ...]
+    known: Known
+
+
+def tell(known: Known) -> Story:
+    return Story(
+        goes_to=_goes_to(known),
+        attempts=tuple(_attempt(known, each) for each in known.attempts),
+        whereabouts=tuple(whereabouts(known)),
+        generations=tuple(_generations(known)),
+        findings=tuple(_finding(known, each) for each in known.findings),
+        known=known,
+    )
+
+
+def _goes_to(known: Known) -> str:
+    delivery = known.delivery
+    if delivery.subscription_id is None:
+        return f"to {one_line(delivery.destination, 2000)}"
+    if known.subscription is None:
+        return f"to subscription {delivery.subscription_id}, which is no longer kept"
+    return f"to {one_line(known.address, 2000)}, for subscription {delivery.subscription_id}"
+
+
+def _attempt(known: Known, attempt: AttemptRow) -> str:
+    begun = f"attempt {attempt.attempt}, {ago(attempt.created_at, known.now)}"
+    if attempt.finished_at is None or attempt.outcome is None:
+        return f"{begun}: has not ended, under lease {attempt.lease_id}"
+    told = f"{begun}, took {format_duration(attempt.finished_at - attempt.created_at)}: {attempt.outcome}"
+    if attempt.error_code or attempt.error_message:
+        told += f" ({error_text(attempt)})"
+    if attempt.notification_id:
+        told += f", the other side's id is {one_line(attempt.notification_id)}"
+    if attempt.outcome == "Unknown":
+        told += "; it may have been sent"
+    return told
+
+
+def _generations(known: Known) -> list[str]:
+    told = []
+    for other in known.generations:
+        if other.generation < known.delivery.generation:
+            told.append(f"generation {other.generation} before it is delivery {other.id}, {other.status}")
+        elif other.generation > known.delivery.generation:
+            told.append(
+                f"generation {other.generation} after it is delivery {other.id}, {other.status}: "
+                f"sendonce explain delivery:{other.id}"
+            )
+    return told
+
+
+def _finding(known: Known, finding: FindingRow) -> str:
+    about = f" about attempt {finding.attempt}" if finding.attempt is not None else ""
+    parts = [finding.outcome, finding.error_code, finding.notification_id, finding.details]
+    said = ", ".join(one_line(part) for part in parts if part)
+    return f"{finding.kind}{about}, {ago(finding.created_at, known.now)}" + (f": {said}" if said else "")

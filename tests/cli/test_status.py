@@ -1,0 +1,93 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
+from sendonce.operations.glance import warnings
+from sendonce.stores.records import COUNT_CAP, Status, StopRow, WorkerRow
+from tests.cli.workbench import Cli
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def status(
+    *, due: int = 1, waiting: int = 60, progressed: int | None = None, stops: tuple[StopRow, ...] = ()
+) -> Status:
+    workers: tuple[WorkerRow, ...] = ()
+    if progressed is not None:
+        long_ago = NOW - timedelta(days=1)
+        moment = NOW - timedelta(seconds=progressed)
+        workers = (
+            WorkerRow(
+                id=1, name="h:1", version="1", concurrency=1, started_at=long_ago, seen_at=NOW, progressed_at=moment,
+                stopped_at=None,
+            ),
+        )  # fmt: skip
+    oldest = NOW - timedelta(seconds=waiting) if due else None
+    return Status(
+        now=NOW, schema_version=1, due=due, oldest_due_at=oldest, scheduled=0, retrying=0, in_flight=0, in_doubt=0,
+        parked=0, dead_letters=0, completed=0, workers=workers, stops=stops,
+    )  # fmt: skip
+
+
+def test_everything_is_counted(cli: Cli) -> None:
+    cli.delivery("done")
+    cli.attempt(Delivered())
+    cli.delivery("refused")
+    cli.attempt(Refused("http_410"))
+    cli.delivery("retry")
+    cli.attempt(Failed("http_503"))
+    cli.delivery("doubt")
+    cli.attempt(Unknown("timeout"), can_look_up=True)
+    cli.delivery("flying")
+    cli.claim(name="host:4711")
+    cli.delivery("later", "null:a", "--deliver-at", "1h")
+    cli.delivery("due")
+
+    found = cli("status", "--json").json
+    text = cli("status").out
+
+    counts = {name: found[name] for name in ("due", "in_flight", "in_doubt", "dead_letters", "completed", "parked")}
+    assert counts == {"due": 1, "in_flight": 1, "in_doubt": 1, "dead_letters": 1, "completed": 1, "parked": 0}
+    assert found["retrying"] == 2
+    assert found["scheduled"] == 3
+    assert [worker["name"] for worker in found["workers"]] == ["host:4711"]
+    assert found["warnings"] == []
+    assert "workers       1 alive\n                host:4711  no progress yet, seen just now" in text
+    for line in ("due now       1, the oldest for", "in doubt      1", "dead letters  1", "stopped       nothing"):
+        assert f"  {line}" in text
+
+
+def test_work_without_a_worker_is_a_warning() -> None:
+    assert warnings(status(due=14, waiting=200)) == [
+        "14 deliveries are due, the oldest for 3m 20s, and no worker is alive; start one with: sendonce worker"
+    ]
+    assert warnings(status(due=1))[0].startswith("1 delivery is due")
+
+
+def test_workers_without_progress_are_a_warning() -> None:
+    assert "no worker has made progress for 10m" in warnings(status(waiting=600, progressed=600))[0]
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        status(due=0),
+        status(waiting=5),
+        status(waiting=600, progressed=3),
+        status(
+            waiting=600,
+            stops=(StopRow(scope="all", value="", operator="ada", reason=None, created_at=NOW),),
+        ),
+    ],
+    ids=["nothing due", "just due", "being worked on", "stopped"],
+)
+def test_no_warning_without_need(quiet: Status) -> None:
+    assert warnings(quiet) == []
+
+
+def test_counts_that_reached_their_cap_say_so() -> None:
+    from sendonce.cli.status import _count
+
+    assert _count(COUNT_CAP) == "100,000 or more"
+    assert _count(COUNT_CAP - 1) == "99,999"

@@ -1,0 +1,57 @@
+import pytest
+
+from sendonce.cli.tables import GAP, Cell, cut, display_width, fit, render
+
+
+def plainly(text: str, colour: str) -> str:
+    return text
+
+
+def rows(*texts: list[str]) -> list[list[Cell]]:
+    return [[Cell(text) for text in row] for row in texts]
+
+
+def test_columns_are_aligned() -> None:
+    lines = render(["ID", "KEY"], rows(["1", "a"], ["1000", "b"]), 0, plainly)
+
+    assert lines == ["ID    KEY", "1     a", "1000  b"]
+
+
+def test_no_line_is_wider_than_the_terminal_and_the_widest_column_gives() -> None:
+    lines = render(["ID", "KEY", "DESTINATION"], rows(["1", "k" * 30, "d" * 200]), 60, plainly)
+
+    assert max(map(len, lines)) == 60
+    assert lines[1].startswith("1   " + "k" * 26)
+    assert lines[1].endswith("d…")
+
+
+def test_without_a_terminal_nothing_is_cut() -> None:
+    assert render(["KEY"], rows(["k" * 500]), 0, plainly)[1] == "k" * 500
+
+
+def test_columns_keep_a_least_width() -> None:
+    assert fit([50, 50, 50], 10) == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("text", "width"), [("日本語", 6), ("ascii", 5), ("e\N{COMBINING ACUTE ACCENT}", 1)])
+def test_wide_and_combining_characters_are_measured_as_they_show(text: str, width: int) -> None:
+    assert display_width(text) == width
+
+
+def test_a_cut_text_fits_even_with_wide_characters() -> None:
+    assert cut("日本語日本語", 6) == "日本…"
+    assert display_width(cut("日本語日本語", 6)) <= 6
+
+
+def test_what_could_steer_a_terminal_is_taken_out() -> None:
+    line = render(["KEY", "X"], rows(["\x1b[31mred\nnext\x07\x9b", "x"]), 0, plainly)[1]
+
+    assert line == f"[31mred next{GAP}x"
+
+
+def test_colours_do_not_disturb_the_alignment() -> None:
+    table = [[Cell("ok", "green"), Cell("x")], [Cell("long text"), Cell("y")]]
+
+    lines = render(["A", "B"], table, 0, lambda text, colour: f"<{text}>")
+
+    assert lines == ["<A>          <B>", "<ok>         x", "long text  y"]
