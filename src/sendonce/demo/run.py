@@ -1,0 +1,91 @@
+"""Run the demonstration from beginning to end, and tell what came of it."""
+
+import os
+import shlex
+import shutil
+import sys
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+from sendonce.demo import files, naive, summary
+from sendonce.demo.accounts import Accounts, broken_promises, tally
+from sendonce.demo.observer import Observer
+from sendonce.demo.plan import ORDERS, ROLLED_BACK, Side
+from sendonce.demo.processes import family
+from sendonce.demo.remote import Port
+from sendonce.demo.scenario import Senders, play
+from sendonce.demo.screen import paint, screen
+from sendonce.demo.shop import Shop
+from sendonce.demo.stage import Stage
+from sendonce.errors import ConfigError, SendonceError
+
+
+def demonstrate(path: Path | None) -> None:
+    """Play it on a new database, at `path` or under a name of its own; SendonceError when a promise was broken."""
+    if find_spec("aiohttp") is None:
+        raise ConfigError("the demonstration sends over HTTP: pip install 'sendonce[http]'")
+    taken = files.take(path)
+    accounts = _play(taken)
+    _say("", *summary.table(accounts, paint))
+    _say("", *summary.sentences(accounts, _short(naive.__file__), paint))
+    _say("", *summary.directions(accounts, _program(), shlex.quote(_url(taken))))
+    if broken := broken_promises(accounts):
+        raise SendonceError(f"this should not have happened: {'; '.join(broken)}")
+
+
+def _play(path: Path) -> Accounts:
+    url = _url(path)
+    with (
+        closing(Port()) as port,
+        closing(Observer(url)) as observer,
+        closing(Shop(path, f"http://{port.address}/{Side.SENDONCE}")) as shop,
+        screen() as shown,
+        family() as processes,
+    ):
+        shop.open()
+        stage = Stage(shown, shop, observer, port, processes)
+        killed = play(stage, Senders(stage, url, str(path)))
+        counts = port.counts()
+        orders = frozenset(shop.orders())
+        return Accounts(
+            planned=ORDERS,
+            rolled_back=ROLLED_BACK,
+            orders=orders,
+            recorded=frozenset(observer.recorded()),
+            fates=tuple(observer.fates()),
+            recognised=frozenset(counts[Side.SENDONCE].recognised),
+            ours=tally(counts[Side.SENDONCE], ORDERS - ROLLED_BACK, killed[Side.SENDONCE]),
+            naive=tally(counts[Side.NAIVE], ORDERS - ROLLED_BACK, killed[Side.NAIVE]),
+            seconds=stage.seconds,
+        )
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line)
+
+
+def _url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def _short(path: str) -> str:
+    """A path as one would type it here."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _program() -> str:
+    """How this program was called, so that the commands we print can be typed as they are."""
+    called = Path(sys.argv[0])
+    if called.name != "sendonce":
+        return f"{_typed(sys.executable)} -m sendonce"
+    return _typed(str(called))
+
+
+def _typed(program: str) -> str:
+    name = os.path.basename(program)
+    found = shutil.which(name)
+    is_found = found is not None and os.path.realpath(found) == os.path.realpath(program)
+    return name if is_found else shlex.quote(_short(os.path.abspath(program)))
