@@ -5,12 +5,11 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Protocol
 
-from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict
-from sendonce.domain.decide import decide
+from sendonce.domain.attempts import Lease, Report, Result, Verdict, resolve
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.events import To
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
-from sendonce.domain.policies import Policy, spread_of
+from sendonce.domain.policies import Policy
 from sendonce.stores.ports import LeaseStore, OrchestratorStore, Store
 
 POLICY = Policy(
@@ -95,13 +94,7 @@ def report(lease: Lease, outcome: Outcome, *, of: int = 0, cleared: bool = False
 
 def decided(reports: Sequence[Report], policy: Policy = POLICY, *, can_look_up: bool | None = False) -> list[Result]:
     """Each report with its decision."""
-    results = []
-    for one in reports:
-        claim: Claim = one.claim
-        delivery = claim.delivery(in_doubt=claim.in_doubt and not one.cleared, can_look_up=can_look_up)
-        spread = spread_of(claim.delivery_id, claim.attempt)
-        results.append(Result(one, decide(delivery, one.outcome, policy, spread=spread)))
-    return results
+    return [resolve(one, policy, can_look_up=can_look_up) for one in reports]
 
 
 def result(lease: Lease, outcome: Outcome, policy: Policy = POLICY, *, of: int = 0) -> Result:

@@ -4,13 +4,15 @@ import pytest
 
 from sendonce.domain.attempts import (
     AttemptState,
+    Report,
     closing_state,
     error_of,
     notification_id_of,
+    resolve,
 )
 from sendonce.domain.deliveries import Delivery, DeliveryId
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
-from sendonce.domain.policies import IfUnsure
+from sendonce.domain.policies import DEFAULT_POLICY, IfUnsure, next_delay, spread_of
 from tests.domain.values import a_claim
 
 
@@ -46,6 +48,17 @@ def test_a_claim_tells_decide_what_it_needs() -> None:
         time_left=timedelta(seconds=1.5),
         if_unsure=IfUnsure.HOLD,
     )
+
+
+@pytest.mark.parametrize(("cleared", "in_doubt"), [(False, True), (True, False)])
+def test_an_answered_look_up_clears_doubt_before_the_decision(cleared: bool, in_doubt: bool) -> None:
+    report = Report(a_claim(in_doubt=True, attempt_count=2), 5, Failed("503"), cleared)
+
+    result = resolve(report, DEFAULT_POLICY, can_look_up=True)
+
+    assert result.report is report
+    assert result.decision.in_doubt is in_doubt
+    assert result.decision.delay == next_delay(DEFAULT_POLICY, 3, spread_of(7, 1))
 
 
 def test_a_claim_without_deadline_and_without_wish_says_so() -> None:

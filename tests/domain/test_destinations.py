@@ -27,7 +27,7 @@ from sendonce.errors import BadDestination
         ("mailto:Ada@Example.COM", "mailto:Ada@example.com"),
         ("MAILTO:ada@example.com.", "mailto:ada@example.com"),
         ("mailto:ada@xn--mnchen-3ya.de", "mailto:ada@xn--mnchen-3ya.de"),
-        ("mailto:ada@MÜNCHEN.de", "mailto:ada@münchen.de"),
+        ("mailto:ada@MÜNCHEN.de", "mailto:ada@xn--mnchen-3ya.de"),
         ("mailto:root@localhost", "mailto:root@localhost"),
         ("  https://Example.COM  ", "https://example.com/"),
         ("HTTPS://example.com:443/Hook?B=1&a=2", "https://example.com/Hook?B=1&a=2"),

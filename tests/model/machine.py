@@ -7,10 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sendonce.domain.attempts import Lease, Report, Result, Verdict
-from sendonce.domain.decide import decide
+from sendonce.domain.attempts import Lease, Report, Result, Verdict, resolve
 from sendonce.domain.deliveries import ALLOWED, DeliveryState
-from sendonce.domain.policies import Policy, spread_of
+from sendonce.domain.policies import Policy
 from tests.given import HOLD, POLICY, WORKER
 from tests.model.databases import ModelDatabase
 from tests.model.world import ASKED, DEAF, Weather, World, can_look_up
@@ -25,15 +24,7 @@ rounds = st.lists(st.sampled_from([*Weather, Weather.FINE, Weather.FINE, Weather
 
 def decided(reports: Sequence[Report], policy: Policy = POLICY, *, knows: bool = True) -> list[Result]:
     """Each report with its decision; one who does not know the channel cannot say whether it can be asked."""
-    results = []
-    for one in reports:
-        claim = one.claim
-        delivery = claim.delivery(
-            in_doubt=claim.in_doubt and not one.cleared, can_look_up=can_look_up(claim) if knows else None
-        )
-        spread = spread_of(claim.delivery_id, claim.attempt)
-        results.append(Result(one, decide(delivery, one.outcome, policy, spread=spread)))
-    return results
+    return [resolve(one, policy, can_look_up=can_look_up(one.claim) if knows else None) for one in reports]
 
 
 class Machine(RuleBasedStateMachine):

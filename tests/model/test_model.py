@@ -1,6 +1,7 @@
 """The model on both databases: long on SQLite in memory, shorter on PostgreSQL."""
 
 import asyncio
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,7 +17,7 @@ SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 @pytest.mark.timeout(180)
 def test_what_must_hold_holds_on_sqlite_whatever_happens() -> None:
     run_state_machine_as_test(
-        lambda: Machine(MemoryDatabase),
+        cast(type[Machine], lambda: Machine(MemoryDatabase)),
         settings=settings(max_examples=60, stateful_step_count=40, suppress_health_check=SLOW_IS_FINE),
     )
 
@@ -26,6 +27,6 @@ def test_what_must_hold_holds_on_postgres_whatever_happens(pg_dsn: str) -> None:
     asyncio.run(migrate(pg_dsn))
 
     run_state_machine_as_test(
-        lambda: Machine(lambda: ServerDatabase(pg_dsn)),
+        cast(type[Machine], lambda: Machine(lambda: ServerDatabase(pg_dsn))),
         settings=settings(max_examples=10, stateful_step_count=25, suppress_health_check=SLOW_IS_FINE),
     )

@@ -126,7 +126,19 @@ async def test_doubt_goes_along_into_the_next_generation(database: Database, sto
     row = await store.delivery(acted.ids[0])
     assert row is not None
     assert row.in_doubt
-    assert row.if_unsure == "hold"
+
+
+async def test_what_a_person_requeues_in_doubt_is_not_held_again(database: Database, store: Store) -> None:
+    delivery_id = given_due_delivery(database, if_unsure="hold")
+    held = Policy(if_unsure=IfUnsure.HOLD, doubt_wait=timedelta(0))
+    await settle_with(store, await given_lease(store), Unknown("timeout"), held)
+    acted = await store.open_generations([delivery_id], kind="requeue", operator="ada", reason="again")
+
+    await settle_with(store, await given_lease(store), Failed("refused_connection"), held)
+
+    row = await store.delivery(acted.ids[0])
+    assert row is not None
+    assert (row.status, row.in_doubt) == (DeliveryState.PENDING_RETRY, True)
 
 
 async def test_a_discarded_dead_letter_is_closed_and_its_delivery_stays(database: Database, store: Store) -> None:

@@ -157,6 +157,8 @@ def _normalise_http(scheme: str, text: str) -> str:
     if parts.fragment:
         raise BadDestination(f"a {scheme} destination must not have a #fragment: it is never sent")
     host = _ascii_host(parts.hostname)
+    if host is None:
+        raise BadDestination(f"{_shown(parts.hostname)} is not a host name")
     place = f"[{host}]" if ":" in host else host
     if port is not None and port != _PORTS[scheme]:
         place += f":{port}"
@@ -168,22 +170,21 @@ def _normalise_mailto(rest: str) -> str:
     if "?" in rest:
         raise BadDestination("a mailto: destination is one address; give subject and text with Email(…)")
     mailbox, at, domain = rest.rpartition("@")
-    domain = domain.lower().removesuffix(".")
+    domain = _ascii_host(domain) or ""
     if not at or not _MAILBOX.fullmatch(mailbox) or not _DOMAIN.fullmatch(domain):
         raise BadDestination(f"{_shown('mailto:' + rest)} is not an e-mail address")
     _encodable(rest)
     return f"mailto:{mailbox}@{domain}"
 
 
-def _ascii_host(host: str) -> str:
+def _ascii_host(host: str) -> str | None:
+    """The host's one spelling; None when it is no host name."""
     try:
         plain = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
-        plain = ""
+        return None
     plain = plain.lower().removesuffix(".")
-    if not _HOST.fullmatch(plain) or "" in plain.split("."):
-        raise BadDestination(f"{_shown(host)} is not a host name")
-    return plain
+    return plain if _HOST.fullmatch(plain) and "" not in plain.split(".") else None
 
 
 def _encodable(text: str) -> None:

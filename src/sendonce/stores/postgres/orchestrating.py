@@ -94,7 +94,7 @@ async def settle_on(connection: Connection, results: Sequence[Result], *, bare: 
     if len(rows) == len(results):
         return [Verdict.APPLIED] * len(results)
     written = set(rows)
-    applied = {place for (delivery_id, attempt, _), place in first.items() if (delivery_id, attempt) in written}
+    applied = {place for key, place in first.items() if key in written}
     rest = [result for place, result in enumerate(results) if place not in applied]
     async with connection.transaction():
         judged = iter(await _judge(connection, rest))

@@ -15,12 +15,14 @@ select d.id, d.status, n.id, n.generation
  order by d.id;
 
 -- name: open_generations
--- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id.
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id. Where
+-- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that.
 insert into sendonce_deliveries
   (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
    notification_id)
 select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
-       d.if_unsure, d.in_doubt, case when d.in_doubt then d.notification_id end
+       case when d.in_doubt then 'resend' else d.if_unsure end, d.in_doubt,
+       case when d.in_doubt then d.notification_id end
   from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
   join sendonce_deliveries d on d.id = w.id
  order by w.place

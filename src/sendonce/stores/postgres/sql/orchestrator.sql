@@ -106,7 +106,7 @@ j as (
          notification_id = x.n, response = x.r
     from x
    where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
-  returning x.d, x.a, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p
+  returning x.d, x.a, x.l, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p
 ),
 d as (
   update sendonce_deliveries t
@@ -121,7 +121,7 @@ d as (
          updated_at = now()
     from j x
    where t.id = x.d and t.status is not distinct from 'InProgress'
-  returning t.id, x.a, t.status, t.in_doubt, x.c, x.m, x.y
+  returning t.id, x.a, x.l, t.status, t.in_doubt, x.c, x.m, x.y
 ),
 z as (
   insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
@@ -132,8 +132,10 @@ k as (
   select case d.status when 'Completed' then 'completed' when 'PendingRetry' then 'retried' else 'dead_lettered' end,
          count(*)
     from d group by d.status
+  union all
+  select 'in_doubt', count(*) from d where d.in_doubt having count(*) > 0
 )
-select d.id, d.a from d;
+select d.id, d.a, d.l from d;
 
 -- name: judge
 -- Results that changed nothing: what their attempt and delivery look like now.

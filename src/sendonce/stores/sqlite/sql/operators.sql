@@ -15,12 +15,14 @@ select d.id, d.status, n.id, n.generation
  order by d.id;
 
 -- name: open_generation
--- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id.
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id. Where
+-- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that.
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
    corrections, has_content, if_unsure, in_doubt, notification_id)
 select event_id, subscription_id, :now, :now, :now, destination, destination_hash, generation + 1,
-       corrections, has_content, if_unsure, in_doubt, case when in_doubt then notification_id end
+       corrections, has_content, case when in_doubt then 'resend' else if_unsure end, in_doubt,
+       case when in_doubt then notification_id end
   from sendonce_deliveries
  where id = :delivery_id
 returning id;
