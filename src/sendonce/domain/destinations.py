@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit, urlunsplit
 
@@ -84,6 +85,7 @@ def scheme_of(uri: str) -> str:
     return uri.partition(":")[0]
 
 
+@lru_cache(maxsize=10_000)
 def destination_hash(uri: str) -> bytes:
     """16 bytes that stand for the URI in the unique key."""
     return digest(uri)[:16]
@@ -93,6 +95,11 @@ def normalise(uri: str) -> str:
     """The one spelling of a destination, or BadDestination with what is wrong about it."""
     if not isinstance(uri, str):
         raise BadDestination(f"a destination is a URI or a typed destination like Email(…), not {type(uri).__name__}")
+    return _normalised(uri)
+
+
+@lru_cache(maxsize=10_000)
+def _normalised(uri: str) -> str:
     text = uri.strip()
     if any(character <= " " or "\x7f" <= character <= "\x9f" or character.isspace() for character in text):
         raise BadDestination("a destination must not contain spaces or control characters")

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from sendonce.domain.destinations import Routed, TypedDestination, route
@@ -39,8 +40,7 @@ Key: TypeAlias = str | int | UUID | tuple[KeyPart, ...] | _Unique
 To: TypeAlias = str | TypedDestination | Sequence[str | TypedDestination]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """All that is written for one event, rendered: texts only, nothing left to go wrong but the database."""
 
     tenant: str
@@ -59,7 +59,8 @@ class NewEvent:
     def content_digest(self) -> bytes:
         """16 bytes over what makes two publishes of one key the same: content and named destinations."""
         parts = [self.payload, self.subject or "", "" if self.version is None else str(self.version)]
-        for one in sorted(self.destinations, key=lambda each: each.uri):
+        named = self.destinations
+        for one in sorted(named, key=lambda each: each.uri) if len(named) > 1 else named:
             parts += [one.uri, "-" if one.content is None else "+" + one.content]
         return digest(*parts)[:16]
 
@@ -85,7 +86,7 @@ def new_event(
 ) -> NewEvent:
     """Check and render everything a caller gave; BadEvent or BadDestination says what to change."""
     rendered = render_payload(payload)
-    size = len(rendered.encode())
+    size = _size(rendered)
     if size > largest_payload:
         raise BadEvent(
             f"the payload is {size} bytes, more than the {largest_payload} allowed; store it and send a reference"
@@ -110,12 +111,17 @@ def new_event(
 
 def check_type(type: str) -> str:
     """An event type: words joined by . : / or -, like memo.created."""
-    if not isinstance(type, str) or len(type) > LONGEST_TYPE or not _TYPE.fullmatch(type):
+    if not isinstance(type, str) or not _is_type(type):
         raise BadEvent(
             f"an event type is up to {LONGEST_TYPE} letters, digits and _ in words joined by . : / or -,"
             f" like memo.created; not {_shown(type)}"
         )
     return type
+
+
+@lru_cache(maxsize=1000)
+def _is_type(type: str) -> bool:
+    return len(type) <= LONGEST_TYPE and _TYPE.fullmatch(type) is not None
 
 
 def check_pattern(pattern: str) -> str:
@@ -125,6 +131,7 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
+@lru_cache(maxsize=1000)
 def patterns_of(type: str) -> tuple[str, ...]:
     """Every pattern that matches this type: order.created gives order.created, order.* and *."""
     words = type.split(".")
@@ -147,10 +154,8 @@ def render_key(key: Key) -> str:
 def render_payload(payload: object) -> str:
     """The payload as JSON text: sorted keys, so that the same content is always the same bytes."""
     try:
-        text = json.dumps(
-            payload, default=_plain, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
-        text.encode("utf-8")
+        text = _JSON.encode(payload)
+        _size(text)
     except RecursionError:
         raise BadEvent("the payload is nested too deeply to be JSON, or contains itself") from None
     except UnicodeEncodeError:
@@ -160,6 +165,11 @@ def render_payload(payload: object) -> str:
     if text.count("[") + text.count("{") > DEEPEST_PAYLOAD and _depth(text) > DEEPEST_PAYLOAD:
         raise BadEvent(f"the payload is nested more than {DEEPEST_PAYLOAD} levels deep")
     return text
+
+
+def _size(text: str) -> int:
+    """The text's length in UTF-8; UnicodeEncodeError when it cannot be written so."""
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
 
 
 def _plain(value: object) -> object:
@@ -180,6 +190,11 @@ def _plain(value: object) -> object:
     if callable(dump) and not isinstance(value, type):
         return dump(mode="json")
     raise TypeError(f"it holds a {type(value).__name__}; turn it into text, numbers, lists or dicts first")
+
+
+_JSON = json.JSONEncoder(
+    default=_plain, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+)  # fmt: skip
 
 
 def _depth(text: str) -> int:
@@ -216,7 +231,7 @@ def _text(name: str, text: str, longest: int, *, empty: bool = True) -> str:
     if not isinstance(text, str):
         raise BadEvent(f"{name} must be text, not {type(text).__name__}")
     try:
-        size = len(text.encode("utf-8"))
+        size = _size(text)
     except UnicodeEncodeError:
         raise BadEvent(f"{name} is not valid Unicode text") from None
     if size > longest:

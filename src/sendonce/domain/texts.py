@@ -18,12 +18,8 @@ def clean(text: object, limit: int) -> str:
 
 def digest(*parts: str) -> bytes:
     """SHA-256 over the parts, each with its length before it, so that no two lists of parts look the same."""
-    hashed = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode()
-        hashed.update(b"%d:" % len(encoded))
-        hashed.update(encoded)
-    return hashed.digest()
+    encoded = [part.encode() for part in parts]
+    return hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in encoded])).digest()
 
 
 def _as_text(value: object) -> str:

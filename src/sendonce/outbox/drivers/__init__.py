@@ -1,0 +1,70 @@
+"""Which driver a connection belongs to, told by its class's name: nothing is imported to find out."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+from sendonce.errors import PublishError
+from sendonce.outbox.drivers import aiosqlite, asyncpg, psycopg2, psycopg3, sqlalchemy, sqlite
+from sendonce.outbox.statements import Database, Steps
+
+T = TypeVar("T")
+Plan: TypeAlias = Callable[[Database], Steps[T]]
+
+_SYNC: dict[tuple[str, str], Callable[[Any, Plan[Any]], Any]] = {
+    ("sqlite3", "Connection"): sqlite.run,
+    ("psycopg", "Connection"): psycopg3.run,
+    ("psycopg2", "connection"): psycopg2.run,
+    ("sqlalchemy", "Connection"): sqlalchemy.run,
+    ("sqlalchemy", "Session"): sqlalchemy.run,
+    ("sqlalchemy", "scoped_session"): sqlalchemy.run,
+}
+_ASYNC: dict[tuple[str, str], Callable[[Any, Plan[Any]], Awaitable[Any]]] = {
+    ("psycopg", "AsyncConnection"): psycopg3.arun,
+    ("asyncpg", "Connection"): asyncpg.arun,
+    ("asyncpg", "PoolConnectionProxy"): asyncpg.arun,
+    ("aiosqlite", "Connection"): aiosqlite.arun,
+    ("sqlalchemy", "AsyncConnection"): sqlalchemy.arun,
+    ("sqlalchemy", "AsyncSession"): sqlalchemy.arun,
+    ("sqlalchemy", "async_scoped_session"): sqlalchemy.arun,
+}
+_KNOWN = (
+    "sqlite3, psycopg, psycopg2, asyncpg, aiosqlite, or a SQLAlchemy Connection, Session, AsyncConnection"
+    " or AsyncSession"
+)
+
+
+def sync_driver(connection: object) -> Callable[[Any, Plan[T]], T]:
+    """What carries out steps on this connection; PublishError when it is none, or an async one."""
+    names = _names(connection)
+    for name in names:
+        if name in _SYNC:
+            return _SYNC[name]
+    if any(name in _ASYNC for name in names):
+        raise PublishError(f"{_shown(connection)} is async: say `await outbox.apublish(…)` or `apublish_many`")
+    raise _not_a_connection(connection)
+
+
+def async_driver(connection: object) -> Callable[[Any, Plan[T]], Awaitable[T]]:
+    """What carries out steps on this async connection; PublishError when it is none, or not an async one."""
+    names = _names(connection)
+    for name in names:
+        if name in _ASYNC:
+            return _ASYNC[name]
+    if any(name in _SYNC for name in names):
+        raise PublishError(f"{_shown(connection)} is not async: say `outbox.publish(…)` or `publish_many`")
+    raise _not_a_connection(connection)
+
+
+def _names(connection: object) -> list[tuple[str, str]]:
+    return [(each.__module__.partition(".")[0], each.__name__) for each in type(connection).__mro__]
+
+
+def _not_a_connection(connection: object) -> PublishError:
+    return PublishError(
+        f"{_shown(connection)} is not a connection that can be recorded on; give an open one of {_KNOWN}"
+    )
+
+
+def _shown(connection: object) -> str:
+    kind = connection if isinstance(connection, type) else type(connection)
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"

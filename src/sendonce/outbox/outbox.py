@@ -1,0 +1,175 @@
+"""The outbox: record an intent in the caller's transaction. Nothing is sent or committed here."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from sendonce.domain.events import LARGEST_PAYLOAD, Key, To
+from sendonce.domain.policies import IfUnsure
+from sendonce.errors import BadEvent, ConfigError
+from sendonce.outbox import postgres, sqlite
+from sendonce.outbox.connections import AsyncConnection, SyncConnection
+from sendonce.outbox.drafts import Draft, render
+from sendonce.outbox.drivers import async_driver, sync_driver
+from sendonce.outbox.entries import Order, Recorded, distinct
+from sendonce.outbox.missing import SchemaExpected
+from sendonce.outbox.statements import Database, Steps
+
+IfDifferent: TypeAlias = Literal["raise", "keep_first"]
+_RECORD: dict[Database, Callable[[Order], Steps[list[Recorded]]]] = {
+    "postgres": postgres.record,
+    "sqlite": sqlite.record,
+}
+
+
+class Published(NamedTuple):
+    """The event's id, whether its key was there before, and how many deliveries this call has made."""
+
+    event_id: int
+    duplicate: bool
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbox:
+    """Records events in transactions that belong to the caller.
+
+    `notify`: on PostgreSQL also wake the workers when the transaction commits.
+    """
+
+    largest_payload: int = LARGEST_PAYLOAD
+    notify: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.largest_payload) is not int or not 1 <= self.largest_payload <= 100_000_000:
+            raise ConfigError(f"largest_payload must be from 1 to 100000000 bytes, not {self.largest_payload!r}")
+        if type(self.notify) is not bool:
+            raise ConfigError(f"notify must be True or False, not {self.notify!r}")
+
+    def publish(
+        self,
+        connection: SyncConnection,
+        type: str,
+        payload: object,
+        *,
+        key: Key,
+        to: To = (),
+        tenant: str = "",
+        subject: str | None = None,
+        version: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        deliver_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        if_unsure: IfUnsure | str | None = None,
+        if_different: IfDifferent = "raise",
+    ) -> Published:
+        """Record one event, with a delivery for each destination and each matching subscription.
+
+        It is there when the caller's transaction commits, and gone when that rolls back. The same key again
+        gives the event that is there; KeyReused when the content or the destinations differ. On any error
+        nothing of it was written.
+        """
+        draft = Draft(
+            type,
+            payload,
+            key=key,
+            to=to,
+            tenant=tenant,
+            subject=subject,
+            version=version,
+            headers=headers,
+            deliver_at=deliver_at,
+            expires_at=expires_at,
+            if_unsure=if_unsure,
+        )
+        return self.publish_many(connection, [draft], if_different=if_different)[0]
+
+    async def apublish(
+        self,
+        connection: AsyncConnection,
+        type: str,
+        payload: object,
+        *,
+        key: Key,
+        to: To = (),
+        tenant: str = "",
+        subject: str | None = None,
+        version: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        deliver_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        if_unsure: IfUnsure | str | None = None,
+        if_different: IfDifferent = "raise",
+    ) -> Published:
+        """`publish` on an async connection or session."""
+        draft = Draft(
+            type,
+            payload,
+            key=key,
+            to=to,
+            tenant=tenant,
+            subject=subject,
+            version=version,
+            headers=headers,
+            deliver_at=deliver_at,
+            expires_at=expires_at,
+            if_unsure=if_unsure,
+        )
+        return (await self.apublish_many(connection, [draft], if_different=if_different))[0]
+
+    def publish_many(
+        self, connection: SyncConnection, events: Iterable[Draft], *, if_different: IfDifferent = "raise"
+    ) -> list[Published]:
+        """Record many events, all or none of them; what became of each, in order."""
+        run = sync_driver(connection)
+        batch = self._prepare(events, if_different)
+        if not batch.places:
+            return []
+        with SchemaExpected():
+            return batch.published(run(connection, batch.steps))
+
+    async def apublish_many(
+        self, connection: AsyncConnection, events: Iterable[Draft], *, if_different: IfDifferent = "raise"
+    ) -> list[Published]:
+        """`publish_many` on an async connection or session."""
+        run = async_driver(connection)
+        batch = self._prepare(events, if_different)
+        if not batch.places:
+            return []
+        with SchemaExpected():
+            return batch.published(await run(connection, batch.steps))
+
+    def _prepare(self, drafts: Iterable[Draft], if_different: IfDifferent) -> "_Batch":
+        if if_different not in ("raise", "keep_first"):
+            raise BadEvent(f'if_different must be "raise" or "keep_first", not {if_different!r}')
+        keep_first = if_different == "keep_first"
+        rendered = [render(_draft(each), self.largest_payload) for each in drafts]
+        entries, places = distinct(rendered, keep_first=keep_first)
+        return _Batch(Order(entries, keep_first, self.notify), places)
+
+
+class _Batch(NamedTuple):
+    """All that is to be recorded by one call, and which entry stands for each event given."""
+
+    order: Order
+    places: list[int]
+
+    def steps(self, database: Database) -> Steps[list[Recorded]]:
+        return _RECORD[database](self.order)
+
+    def published(self, recorded: list[Recorded]) -> list[Published]:
+        seen: set[int] = set()
+        results = []
+        for place in self.places:
+            event_id, is_new, deliveries = recorded[place]
+            is_first = is_new and place not in seen
+            seen.add(place)
+            results.append(Published(event_id, not is_first, deliveries if is_first else 0))
+        return results
+
+
+def _draft(each: object) -> Draft:
+    if not isinstance(each, Draft):
+        raise BadEvent(f"publish_many takes Draft(type, payload, key=…), not {type(each).__name__}")
+    return each

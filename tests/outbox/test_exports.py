@@ -1,0 +1,45 @@
+"""What `import sendonce` gives, and what it leaves alone."""
+
+import importlib.metadata
+import subprocess
+import sys
+from types import ModuleType
+
+import sendonce
+
+
+def test_everything_public_is_listed_and_nothing_else() -> None:
+    visible = {
+        name for name, value in vars(sendonce).items() if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+
+    assert visible | {"__version__"} == set(sendonce.__all__)
+    assert len(sendonce.__all__) == len(set(sendonce.__all__))
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert importlib.metadata.version("sendonce") == sendonce.__version__
+
+
+def test_importing_it_brings_no_other_package_and_no_event_loop() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import sendonce; new = set(sys.modules) - before\n"
+        "names = {name.partition('.')[0] for name in new}\n"
+        "print(*sorted(names - sys.stdlib_module_names - {'sendonce'}), *names & {'asyncio', 'sqlite3', 'logging'})"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.split() == []
+
+
+def test_publishing_on_sqlite_brings_no_other_package() -> None:
+    script = (
+        "import sqlite3, sys; import sendonce; before = set(sys.modules)\n"
+        "try: sendonce.Outbox().publish(sqlite3.connect(':memory:'), 'a', {}, key='a')\n"
+        "except sendonce.SchemaMismatch: pass\n"
+        "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(names - sys.stdlib_module_names - {'sendonce'}), *names & {'asyncio', 'logging'})"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.split() == []

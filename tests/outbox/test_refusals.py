@@ -1,0 +1,210 @@
+"""What cannot be recorded: one clear sentence, and nothing written."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from sendonce import (
+    UNIQUE,
+    BadDestination,
+    BadEvent,
+    ConfigError,
+    Draft,
+    Email,
+    Outbox,
+    PublishError,
+    SchemaMismatch,
+    SendonceError,
+)
+from tests.outbox.conftest import Kind
+from tests.outbox.databases import NOTHING, Address, recording, sqlite_connection
+
+NOW = datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A typed destination of the caller's own making."""
+
+    uri: str
+    text: str
+
+    def content(self) -> str:
+        return self.text
+
+
+GOOD: dict[str, Any] = {"type": "memo.created", "payload": {}, "key": "a"}
+BAD: dict[str, tuple[dict[str, Any], type[SendonceError], str]] = {
+    "no type": ({"type": ""}, BadEvent, "event type"),
+    "a type with a space": ({"type": "memo created"}, BadEvent, "like memo.created"),
+    "a type that is no text": ({"type": 7}, BadEvent, "event type"),
+    "a long type": ({"type": "a" * 129}, BadEvent, "up to 128"),
+    "no key": ({"key": None}, BadEvent, "key is None"),
+    "an empty key": ({"key": ""}, BadEvent, "key is empty"),
+    "an empty tuple as key": ({"key": ()}, BadEvent, "empty tuple"),
+    "None inside a key": ({"key": ("memo", None)}, BadEvent, r"key\[1\] is None"),
+    "a float in a key": ({"key": ("memo", 1.5)}, BadEvent, r"key\[1\] is a float"),
+    "UNIQUE inside a key": ({"key": ("memo", UNIQUE)}, BadEvent, r"key\[1\]"),
+    "a long key": ({"key": "é" * 251}, BadEvent, "502 bytes"),
+    "a NUL in a key": ({"key": "a\0b"}, BadEvent, "NUL"),
+    "a lone surrogate in a key": ({"key": "\ud800"}, BadEvent, "Unicode"),
+    "a payload that is not JSON": ({"payload": {"a": object()}}, BadEvent, "not JSON"),
+    "not a number in a payload": ({"payload": float("nan")}, BadEvent, "not JSON"),
+    "a lone surrogate in a payload": ({"payload": "\ud800"}, BadEvent, "Unicode"),
+    "an oversized payload": ({"payload": "x" * 1000}, BadEvent, "1002 bytes"),
+    "a deep payload": ({"payload": json.loads("[" * 101 + "]" * 101)}, BadEvent, "levels deep"),
+    "no channel": ({"to": "ada@example.com"}, BadDestination, "no channel"),
+    "an empty destination": ({"to": [""]}, BadDestination, "no channel"),
+    "a destination that is no text": ({"to": [7]}, BadDestination, "not int"),
+    "a password in a destination": ({"to": "https://a:b@c.example/"}, BadDestination, "password"),
+    "a space in a destination": ({"to": "https://a.example/b c"}, BadDestination, "spaces"),
+    "a long destination": ({"to": "https://a.example/" + "x" * 2000}, BadDestination, "2000 bytes"),
+    "a subscription as destination": ({"to": "subscription:1"}, BadDestination, "matching"),
+    "no e-mail address": ({"to": "mailto:ada"}, BadDestination, "e-mail address"),
+    "a destination with two contents": (
+        {"to": [Email("a@b.example", text="1"), Email("a@B.example", text="2")]},
+        BadDestination,
+        "twice",
+    ),
+    "oversized content": ({"to": Email("a@b.example", text="x" * 1000)}, BadEvent, "1027 bytes"),
+    "a NUL in content": ({"to": Own("sms:1", "a\0b")}, BadEvent, "NUL"),
+    "a lone surrogate in content": ({"to": Email("a@b.example", text="\ud800")}, BadEvent, "Unicode"),
+    "a long tenant": ({"tenant": "a" * 201}, BadEvent, "tenant is 201 bytes"),
+    "a tenant that is no text": ({"tenant": None}, BadEvent, "tenant must be text"),
+    "a long subject": ({"subject": "a" * 501}, BadEvent, "subject is 501 bytes"),
+    "a version below zero": ({"version": -1}, BadEvent, "version"),
+    "a version that is too large": ({"version": 2**63}, BadEvent, "version"),
+    "a version that is no number": ({"version": "1"}, BadEvent, "version"),
+    "headers that are no mapping": ({"headers": [("a", "b")]}, BadEvent, "headers must be texts by name"),
+    "a header that is no text": ({"headers": {"a": 1}}, BadEvent, "headers must be texts by name"),
+    "a header of two lines": ({"headers": {"a": "b\r\nc"}}, BadEvent, "one line"),
+    "a time without zone": ({"deliver_at": datetime(2030, 1, 1)}, BadEvent, "deliver_at must be a datetime with"),  # noqa: DTZ001
+    "a time that is no time": ({"expires_at": "tomorrow"}, BadEvent, "expires_at must be a datetime with"),
+    "two times, one without zone": (
+        {"deliver_at": NOW, "expires_at": datetime(2030, 1, 1)},  # noqa: DTZ001
+        BadEvent,
+        "expires_at must be a datetime with",
+    ),
+    "expired before it is due": (
+        {"deliver_at": NOW, "expires_at": NOW - timedelta(seconds=1)},
+        BadEvent,
+        "later than deliver_at",
+    ),
+    "if_unsure": ({"if_unsure": "perhaps"}, BadEvent, "resend or hold"),
+}
+"""What is wrong, the argument, the error, and words of it."""
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_bad_argument_is_named_and_nothing_is_written(
+    address: Address, bad: tuple[dict[str, Any], type[SendonceError], str]
+) -> None:
+    change, error, words = bad
+    outbox = Outbox(largest_payload=250)
+    with recording(address) as connection:
+        with pytest.raises(error, match=words) as raised:
+            outbox.publish(connection, **(GOOD | change))
+        with pytest.raises(error, match=words):
+            outbox.publish_many(connection, [Draft(**(GOOD | {"key": "fine"})), Draft(**(GOOD | change))])
+
+    assert "\n" not in str(raised.value)
+    assert address.counts() == NOTHING
+
+
+def test_if_different_is_one_of_two(sqlite_address: Address) -> None:
+    with recording(sqlite_address) as connection, pytest.raises(BadEvent, match="keep_first"):
+        Outbox().publish(connection, "a", {}, key="a", if_different="keep_last")  # type: ignore[arg-type]
+
+
+def test_publish_many_takes_drafts(sqlite_address: Address) -> None:
+    with recording(sqlite_address) as connection, pytest.raises(BadEvent, match="Draft"):
+        Outbox().publish_many(connection, [("memo.created", {}, "a")])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"largest_payload": 0}, {"largest_payload": "1"}, {"largest_payload": True}, {"notify": 1}]
+)
+def test_a_wrong_setting_is_told_at_once(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        Outbox(**settings)
+
+
+NO_CONNECTIONS: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "a text": lambda: "postgresql://localhost/app",
+    "an engine": lambda: sqlalchemy.create_engine("sqlite://"),
+    "a class": lambda: sqlite3.Connection,
+}
+
+
+@pytest.mark.parametrize("make", NO_CONNECTIONS.values(), ids=NO_CONNECTIONS)
+def test_what_is_no_connection_is_refused(make: Callable[[], Any]) -> None:
+    thing = make()
+
+    with pytest.raises(PublishError, match=r"not a connection .* sqlite3, psycopg, .* SQLAlchemy"):
+        Outbox().publish(thing, "a", {}, key="a")
+    with pytest.raises(PublishError, match="not a connection"):
+        asyncio.run(Outbox().apublish(thing, "a", {}, key="a"))
+
+
+async def test_sync_and_async_are_told_apart(kind: Kind) -> None:
+    async with kind.open(kind.address) as caller:
+        if caller.is_async:
+            with pytest.raises(PublishError, match=r"is async: say `await outbox\.apublish"):
+                Outbox().publish(caller.connection, "a", {}, key="a")
+        else:
+            with pytest.raises(PublishError, match=r"is not async: say `outbox\.publish"):
+                await Outbox().apublish(caller.connection, "a", {}, key="a")
+
+
+def test_another_database_is_refused() -> None:
+    engine = sqlalchemy.create_mock_engine("mysql://", lambda *_: None)
+
+    class Connection(sqlalchemy.Connection):
+        def __init__(self) -> None:
+            self.dialect = engine.dialect
+
+    with pytest.raises(PublishError, match=r"mysql through .* use PostgreSQL"):
+        Outbox().publish(Connection(), "a", {}, key="a")
+
+
+async def test_missing_tables_are_told_as_such(kind: Kind) -> None:
+    kind.address.change("drop table sendonce_events")
+    async with kind.open(kind.address) as caller:
+        with pytest.raises(SchemaMismatch, match="run: sendonce migrate") as raised:
+            await caller.publish("memo.created", {"secret": "hunter2"}, key="a")
+        await caller.end("rollback")
+
+    assert "hunter2" not in str(raised.value) + str(raised.value.__cause__)
+
+
+async def test_other_errors_stay_the_drivers_and_show_no_payload(kind: Kind) -> None:
+    if kind.address.dialect == "sqlite":
+        kind.address.change(
+            "create trigger no before insert on sendonce_deliveries begin select raise(abort, 'trouble'); end"
+        )
+    else:
+        kind.address.change("alter table sendonce_deliveries add constraint trouble check (generation > 0)")
+    async with kind.open(kind.address) as caller:
+        with pytest.raises(Exception, match="trouble") as raised:
+            await caller.publish("memo.created", {"secret": "hunter2"}, key="a", to="null:")
+        await caller.end("rollback")
+
+    assert not isinstance(raised.value, SendonceError)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_closed_connection_is_told_in_the_drivers_own_words(sqlite_address: Address) -> None:
+    with closing(sqlite_connection(sqlite_address)) as connection:
+        pass
+
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        Outbox().publish(connection, "a", {}, key="a")
