@@ -1,15 +1,13 @@
 """start, settle and cancel: the only statements that change a delivery's state."""
 
-import json
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sendonce.domain.attempts import Claim, Lease, Result, Verdict, closing_state, error_of, notification_id_of
-from sendonce.domain.outcomes import Delivered
-from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
+from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.stores.evidence import Seen, evidence_of
 from sendonce.stores.ports import Started
+from sendonce.stores.postgres.columns import columns_of
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import BadValue, Connection, Lanes, fetch
 from sendonce.stores.records import Acted
@@ -88,12 +86,11 @@ async def settle_on(connection: Connection, results: Sequence[Result], *, bare: 
     first: dict[tuple[int, int, int], int] = {}
     for place, (report, _) in enumerate(results):
         first.setdefault((report.claim.delivery_id, report.claim.attempt, report.lease_id), place)
-    encode = _encode_bare if bare else _encode
-    document = "[" + ",".join([encode(results[place]) for place in first.values()]) + "]"
-    rows = await fetch(connection, "settle", {"results": document})
-    if len(rows) == len(results):
+    distinct = results if len(first) == len(results) else [results[place] for place in first.values()]
+    count, keys = (await fetch(connection, "settle", columns_of(distinct, bare=bare)))[0]
+    if count == len(results):
         return [Verdict.APPLIED] * len(results)
-    written = set(rows)
+    written = set(first) if count == len(first) else {tuple(key) for key in keys or ()}
     applied = {place for key, place in first.items() if key in written}
     rest = [result for place, result in enumerate(results) if place not in applied]
     async with connection.transaction():
@@ -127,53 +124,3 @@ async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verd
         }
         await fetch(connection, "find", finding)
     return verdicts
-
-
-def _encode(result: Result) -> str:
-    """One result of settle's document. By far the most are plain successes: those are spelled without a dict."""
-    claim, lease_id, outcome, _ = result.report
-    if type(outcome) is Delivered and outcome.response is None:
-        name = outcome.notification_id
-        extra = "" if name is None else f',"n":{json.dumps(clean(name, ID_LENGTH))}'
-        return (
-            f'{{"d":{claim.delivery_id},"a":{claim.attempt},"l":{lease_id},"o":"Delivered","z":"Completed",'
-            f'"s":"{result.decision.to.value}"{extra}}}'
-        )
-    code, message = error_of(outcome)
-    texts = {
-        "c": None if code is None else clean(code, CODE_LENGTH),
-        "m": None if message is None else clean(message, MESSAGE_LENGTH),
-        "n": _cleaned(notification_id_of(outcome), ID_LENGTH),
-        "r": _cleaned(outcome.response, RESPONSE_LENGTH),
-    }
-    return json.dumps({**_plain(result), **{name: text for name, text in texts.items() if text is not None}})
-
-
-def _encode_bare(result: Result) -> str:
-    return json.dumps({**_plain(result), "c": "unreadable"})
-
-
-def _plain(result: Result) -> dict[str, object]:
-    claim, lease_id, outcome, _ = result.report
-    decision = result.decision
-    row: dict[str, object] = {
-        "d": claim.delivery_id,
-        "a": claim.attempt,
-        "l": lease_id,
-        "o": type(outcome).__name__,
-        "z": closing_state(outcome).value,
-        "s": decision.to.value,
-    }
-    if decision.delay is not None:
-        row["w"] = decision.delay.total_seconds()
-    if decision.reason is not None:
-        row["y"] = decision.reason.value
-    if decision.in_doubt:
-        row["q"] = True
-    if decision.deferred:
-        row["p"] = 1
-    return row
-
-
-def _cleaned(text: str | None, limit: int) -> str | None:
-    return None if text is None else clean(text, limit)

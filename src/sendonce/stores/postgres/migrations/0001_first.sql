@@ -239,21 +239,24 @@ create trigger contents_are_immutable after update on sendonce_contents for each
            is distinct from row(old.event_id, old.corrections, old.destination_hash))
   execute function sendonce_forbid();
 
-create trigger finished_deliveries_are_frozen after update on sendonce_deliveries for each row
-  when (old.status in ('Completed', 'DeadLettered'))
-  execute function sendonce_forbid();
-
-create trigger deliveries_move_as_drawn after update on sendonce_deliveries for each row
-  when (old.status <> new.status and not (
-    (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered'))
-    or (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))))
-  execute function sendonce_forbid();
-
-create trigger deliveries_keep_their_identity after update on sendonce_deliveries for each row
-  when (new.id <> old.id or new.event_id <> old.event_id or new.destination_hash <> old.destination_hash
-        or new.destination <> old.destination or new.generation <> old.generation
-        or new.corrections <> old.corrections or new.attempt_count < old.attempt_count)
-  execute function sendonce_forbid();
+-- One trigger for the three rules of a delivery's update: its WHEN is looked at for every row that moves.
+create function sendonce_refuse_move() returns trigger language plpgsql as $$
+begin
+  raise exception 'sendonce_deliveries: update is not allowed on this row (rule %)',
+    case when old.status in ('Completed', 'DeadLettered') then 'finished_deliveries_are_frozen'
+         when old.status <> new.status then 'deliveries_move_as_drawn'
+         else 'deliveries_keep_their_identity' end
+    using errcode = '23514';
+end $$;
+create trigger deliveries_follow_the_rules after update on sendonce_deliveries for each row
+  when (old.status in ('Completed', 'DeadLettered')
+    or (old.status <> new.status and not (
+      (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))
+      or (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered'))))
+    or new.id <> old.id or new.event_id <> old.event_id or new.destination_hash <> old.destination_hash
+    or new.generation <> old.generation or new.corrections <> old.corrections
+    or new.attempt_count < old.attempt_count or new.destination <> old.destination)
+  execute function sendonce_refuse_move();
 
 create trigger finished_attempts_are_frozen after update on sendonce_attempts for each row
   when (old.status in ('Completed', 'Failed'))

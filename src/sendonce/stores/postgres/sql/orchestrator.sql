@@ -1,7 +1,8 @@
 -- name: start
 -- One statement, so that a claim is one round trip and one commit. "= any(array(…))" and "lateral … offset 0" keep every
 -- plan off sequential scans, which plain joins become when the limit is not known. The rows are locked when they are
--- updated, so their place (ctid) cannot change in between, and no second look into the index is needed.
+-- updated, so their place (ctid) cannot change in between, and no second look into the index is needed. One that was
+-- changed after this statement began is locked at a place that it does not see: it is left for the next claim.
 -- The attempt must survive the crash that follows it, so the commit waits for the disk whatever the default is.
 with f as materialized (
   select nextval('sendonce_lease_ids') as lease_id,
@@ -35,7 +36,7 @@ c as materialized (
    for update of d skip locked
 ),
 g as materialized (
-  select count(*) filter (where c.held) as held, min(c.id) filter (where not c.held) as first,
+  select count(*) filter (where c.held) as held,
          (select n.next_attempt_at from c n order by n.next_attempt_at desc, n.id desc limit 1) as until,
          (select n.id from c n order by n.next_attempt_at desc, n.id desc limit 1) as until_id
     from c
@@ -47,6 +48,9 @@ u as (
   returning d.id, d.event_id, d.destination, d.destination_hash, d.subscription_id, d.if_unsure, d.attempt_count,
             d.deferred_count, d.corrections, d.generation, d.has_content, d.in_doubt, d.proven_at, d.notification_id,
             d.expires_at
+),
+h as materialized (
+  select min(u.id) as first from u
 ),
 j as (
   insert into sendonce_attempts (delivery_id, attempt, lease_id, status)
@@ -63,12 +67,13 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
        u.subscription_id, s.state, s.policy, u.if_unsure, u.attempt_count, u.deferred_count, u.corrections,
        u.generation, u.in_doubt, u.proven_at is not null, u.notification_id,
        extract(epoch from u.expires_at - now())::float8,
-       case when u.id is not distinct from g.first then f.lease_id end,
-       case when u.id is not distinct from g.first then g.until end,
-       case when u.id is not distinct from g.first then g.until_id end,
-       case when u.id is not distinct from g.first then g.held end
+       case when u.id is not distinct from h.first then f.lease_id end,
+       case when u.id is not distinct from h.first then g.until end,
+       case when u.id is not distinct from h.first then g.until_id end,
+       case when u.id is not distinct from h.first then g.held end
   from g
   cross join f
+  cross join h
   left join u on true
   left join lateral (
     select n.tenant, n.type, n.key, n.payload, n.headers, n.subject, n.version, n.created_at
@@ -93,17 +98,20 @@ select d.id
 select sendonce_park(:delivery_ids::bigint[]);
 
 -- name: settle
--- d delivery, a attempt, l lease, o outcome, z the attempt's end, c code, m message, n notification id, r response,
--- s next state, w wait in seconds, y reason class, q in doubt, p deferred. Nulls are left out of the document: faster.
+-- One array per column, as text: nearly all results are plain successes, and then all but the first three are null.
 -- "is not distinct from" is not indexable on purpose: the plan must come from the primary key.
 with x as materialized (
-  select * from jsonb_to_recordset(:results::jsonb) as x(
-    d bigint, a int, l bigint, o text, z text, c text, m text, n text, r text, s text, w float8, y text, q boolean, p int)
+  select n.d, n.a, n.l, coalesce(n.o, 'Delivered') as o, n.c, n.m, n.n, n.r, coalesce(n.s, 'Completed') as s, n.w, n.y, n.q,
+         n.p
+    from unnest(
+      :deliveries::bigint[], :attempts::int[], :leases::bigint[], :outcomes::text[], :codes::text[], :messages::text[],
+      :notification_ids::text[], :responses::text[], :states::text[], :waits::float8[], :reasons::text[],
+      :doubts::boolean[], :deferrals::int[]) as n(d, a, l, o, c, m, n, r, s, w, y, q, p)
 ),
 j as (
   update sendonce_attempts t
-     set status = x.z, finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m,
-         notification_id = x.n, response = x.r
+     set status = case when x.o in ('Delivered', 'Accepted') then 'Completed' else 'Failed' end,
+         finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m, notification_id = x.n, response = x.r
     from x
    where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
   returning x.d, x.a, x.l, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p
@@ -135,7 +143,7 @@ k as (
   union all
   select 'in_doubt', count(*) from d where d.in_doubt having count(*) > 0
 )
-select d.id, d.a, d.l from d;
+select count(*), case when count(*) < cardinality(:deliveries::bigint[]) then array_agg(array[d.id, d.a, d.l]) end from d;
 
 -- name: judge
 -- Results that changed nothing: what their attempt and delivery look like now.

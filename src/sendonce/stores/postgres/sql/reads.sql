@@ -5,28 +5,28 @@ select value::int from sendonce_meta where name = 'schema_version';
 select value from sendonce_meta where name = 'namespace';
 
 -- name: status_counts
--- Each count walks its own index and stops at the cap.
+-- Each count walks its own index, in its order, and stops at the cap.
 select now(),
        (select value::int from sendonce_meta where name = 'schema_version'),
        (select count(*) from (
-         select 1 from sendonce_deliveries where next_attempt_at <= now() limit :cap) a),
+         select 1 from sendonce_deliveries where next_attempt_at <= now() order by next_attempt_at limit :cap) a),
        (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= now()),
        (select count(*) from (
-         select 1 from sendonce_deliveries where next_attempt_at > now() limit :cap) a),
+         select 1 from sendonce_deliveries where next_attempt_at > now() order by next_attempt_at limit :cap) a),
        (select count(*) from (
-         select status from sendonce_deliveries where next_attempt_at is not null limit :cap) a
+         select status from sendonce_deliveries where next_attempt_at is not null order by next_attempt_at limit :cap) a
         where a.status = 'PendingRetry'),
        (select count(*)
           from sendonce_leases l
          cross join lateral unnest(l.deliveries) as w(id)
           join sendonce_attempts a on a.delivery_id = w.id and a.lease_id = l.id and a.status = 'Leased'),
        (select count(*) from (
-         select status from sendonce_deliveries where in_doubt limit :cap) a
+         select status from sendonce_deliveries where in_doubt order by id limit :cap) a
         where a.status not in ('Completed', 'DeadLettered')),
        (select count(*) from (
-         select 1 from sendonce_deliveries where parked_on is not null limit :cap) a),
+         select 1 from sendonce_deliveries where parked_on is not null order by parked_on limit :cap) a),
        (select count(*) from (
-         select 1 from sendonce_dead_letters where closed_at is null limit :cap) a),
+         select 1 from sendonce_dead_letters where closed_at is null order by created_at limit :cap) a),
        (select coalesce(sum(amount), 0)::bigint from sendonce_counters where name = 'completed');
 
 -- name: live_workers
@@ -161,13 +161,14 @@ select id, created_at
 select id from sendonce_dead_letters where delivery_id = :delivery_id;
 
 -- name: dead_letter_rows
+-- A window may be most of the dead letters there are, and plain joins would then walk through all deliveries.
 select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, d.generation, d.in_doubt, z.reason,
        z.error_code, z.error_message, z.created_at, z.closed_at, z.closed_as, z.closed_by
-  from sendonce_dead_letters z
-  join sendonce_deliveries d on d.id = z.delivery_id
-  join sendonce_events e on e.id = d.event_id
- where z.id = any(:ids::bigint[])
-   and (:reason::text is null or z.reason = :reason::text)
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.* from sendonce_dead_letters t where t.id = w.id offset 0) z
+ cross join lateral (select t.* from sendonce_deliveries t where t.id = z.delivery_id offset 0) d
+ cross join lateral (select t.tenant, t.type, t.key from sendonce_events t where t.id = d.event_id offset 0) e
+ where (:reason::text is null or z.reason = :reason::text)
    and (:type::text is null or e.type = :type::text)
    and (:tenant::text is null or e.tenant = :tenant::text)
    and (:destination::text is null or d.destination = :destination::text)

@@ -1,0 +1,35 @@
+"""Ways to reach the outside: one file each, and a registry of them by the scheme of the destination."""
+
+from sendonce.channels.protocol import Asking, Channel, Message
+from sendonce.channels.registry import Channels
+from sendonce.domain.outcomes import (
+    Accepted,
+    Deferred,
+    Delivered,
+    Failed,
+    Found,
+    LookUp,
+    NoAnswer,
+    NotFound,
+    Outcome,
+    Refused,
+    Unknown,
+)
+
+__all__ = [
+    "Accepted",
+    "Asking",
+    "Channel",
+    "Channels",
+    "Deferred",
+    "Delivered",
+    "Failed",
+    "Found",
+    "LookUp",
+    "Message",
+    "NoAnswer",
+    "NotFound",
+    "Outcome",
+    "Refused",
+    "Unknown",
+]

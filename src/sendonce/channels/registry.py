@@ -1,0 +1,99 @@
+"""Which channel serves which scheme, with its own policy where it has one. Users add theirs with a decorator."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from sendonce.channels.protocol import Asking, Channel
+from sendonce.domain.outcomes import Outcome
+from sendonce.errors import ConfigError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
+Registered = TypeVar("Registered")
+
+
+class Channels:
+    """The channels of one worker, by scheme.
+
+    >>> channels = Channels()
+    >>> @channels.channel("sms", if_unsure="hold")
+    ... async def send_sms(message, *, timeout):
+    ...     return Delivered()
+    """
+
+    def __init__(self) -> None:
+        self._channels: dict[str, Channel] = {}
+        self._asking: dict[str, Asking] = {}
+        self._settings: dict[str, Mapping[str, object]] = {}
+
+    def channel(self, *schemes: str, **policy: object) -> Callable[[Registered], Registered]:
+        """Register an async function, a class or an object with `send` for these schemes; policy settings by name."""
+
+        def register(target: Registered) -> Registered:
+            self.add(_as_channel(target), *schemes, **policy)
+            return target
+
+        return register
+
+    def add(self, channel: Channel, *schemes: str, **policy: object) -> None:
+        """Register a channel for these schemes. A later one replaces an earlier one."""
+        if not schemes:
+            raise ConfigError("a channel needs the scheme it serves, like sms")
+        _check(channel)
+        for scheme in schemes:
+            if not _SCHEME.fullmatch(scheme):
+                raise ConfigError(f"{scheme!r} is not a scheme: use lower-case letters, digits, + . and -")
+            self._channels[scheme] = channel
+            self._asking.pop(scheme, None)
+            if isinstance(channel, Asking):
+                self._asking[scheme] = channel
+            self._settings[scheme] = policy
+
+    def update(self, other: "Channels") -> None:
+        """Take over all channels of another registry."""
+        for scheme, channel in other._channels.items():
+            self.add(channel, scheme, **other._settings[scheme])
+
+    def find(self, scheme: str) -> Channel | None:
+        return self._channels.get(scheme)
+
+    def find_asking(self, scheme: str) -> Asking | None:
+        """The channel, if its other side can be asked."""
+        return self._asking.get(scheme)
+
+    def settings(self) -> dict[str, Mapping[str, object]]:
+        """The policy settings of each scheme."""
+        return dict(self._settings)
+
+    def can_look_up(self, scheme: str) -> bool | None:
+        """Whether the other side can be asked; None when nobody here serves that scheme."""
+        return scheme in self._asking if scheme in self._channels else None
+
+    async def close(self) -> None:
+        """Close the channels that hold something open."""
+        for channel in dict.fromkeys(self._channels.values()):
+            close = getattr(channel, "close", None)
+            if close is not None and inspect.isawaitable(closing := close()):
+                await closing
+
+
+class _Function:
+    """An async function as a channel: it is the method itself, so that a send costs no call more."""
+
+    def __init__(self, function: Callable[..., Awaitable[Outcome]]) -> None:
+        self.send = function
+
+
+def _as_channel(target: object) -> Channel:
+    if inspect.iscoroutinefunction(target):
+        return _Function(target)  # type: ignore[return-value]
+    return target() if isinstance(target, type) else target  # type: ignore[return-value]
+
+
+def _check(channel: object) -> None:
+    """What is not async would have sent before it fails, and would be taken for a case of doubt every time."""
+    if not inspect.iscoroutinefunction(getattr(channel, "send", None)):
+        raise ConfigError("a channel is an async function, or a class with `async def send(self, message, *, timeout)`")
+    if not inspect.iscoroutinefunction(getattr(channel, "look_up", channel.send)):  # type: ignore[attr-defined]
+        raise ConfigError("a channel's look_up is `async def look_up(self, message, *, timeout)`")

@@ -1,0 +1,1 @@
+"""Loops that fetch, decide and apply: orchestrator, sender, lease keeper, and the worker that holds them together."""

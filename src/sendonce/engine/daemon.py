@@ -1,0 +1,145 @@
+"""The daemon: a worker and its lease keeper, each with its own event loop and its own connections."""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sendonce.channels.registry import Channels
+from sendonce.domain.policies import DEFAULT_POLICY, Policy
+from sendonce.engine.config import WorkerConfig
+from sendonce.engine.keeper import Keeper
+from sendonce.engine.leases import LeaseBook
+from sendonce.engine.orchestrator import Orchestrator
+from sendonce.engine.policies import Policies
+from sendonce.engine.worker import Worker
+from sendonce.errors import ConfigError
+from sendonce.observe.facts import Begun, Emit, Stopped
+from sendonce.stores.ports import Doorbell, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through."""
+
+    open_store: Callable[[], Awaitable[Store]]
+    channels: Channels
+    config: WorkerConfig
+    emit: Emit
+    version: str
+    policy: Policy = DEFAULT_POLICY
+    doorbell: Doorbell | None = None
+
+
+async def run(parts: Parts) -> Stopped:
+    """Work until SIGTERM or SIGINT, or until idle if so configured."""
+    policies = Policies(parts.policy, parts.channels.settings())
+    _check_timeouts(parts)
+    store = await parts.open_store()
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    try:
+        worker_id = await store.register(name, parts.version, parts.config.concurrency)
+        orchestrator = Orchestrator(store, policies, parts.channels)
+        book = LeaseBook()
+        worker = Worker(
+            orchestrator, store, parts.channels, policies, book, parts.config,
+            worker_id=worker_id, namespace=await store.namespace(), emit=parts.emit, doorbell=parts.doorbell,
+        )  # fmt: skip
+        parts.emit(
+            Begun(
+                worker_id=worker_id,
+                name=name,
+                concurrency=parts.config.concurrency,
+                channels=tuple(sorted(parts.channels.settings())),
+            )
+        )
+        loop = asyncio.get_running_loop()
+        keeping = _KeeperThread(
+            parts, book, orchestrator, worker_id, on_end=lambda: loop.call_soon_threadsafe(worker.stop)
+        )
+        keeping.start()
+        try:
+            _stop_on_signals(worker)
+            stopped = await worker.run()
+        finally:
+            await asyncio.to_thread(keeping.stop)
+        return stopped
+    finally:
+        if parts.doorbell is not None:
+            await parts.doorbell.close()
+        await parts.channels.close()
+        await store.close()
+
+
+class _KeeperThread:
+    """The lease keeper on its own loop: renewals are on time even when a channel blocks the sender's loop."""
+
+    def __init__(
+        self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, on_end: Callable[[], object]
+    ) -> None:
+        self._on_end = on_end
+        self._parts = parts
+        self._book = book
+        self._orchestrator = orchestrator
+        self._worker_id = worker_id
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="sendonce-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin, or raise what prevents it."""
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Release what is done, and end; raises what ended it before its time."""
+        if self._loop is not None and self._stop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=30)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._keep())
+        except BaseException as error:
+            # Without a keeper no lease is renewed: the worker stops, and this is raised there.
+            self._failure = error
+            if self._ready.is_set():
+                self._on_end()
+        finally:
+            self._ready.set()
+
+    async def _keep(self) -> None:
+        store = await self._parts.open_store()
+        try:
+            keeper = Keeper(
+                store, self._book, self._orchestrator.decide,
+                worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
+            )  # fmt: skip
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._ready.set()
+            await keeper.run(self._stop)
+        finally:
+            await store.close()
+
+
+def _check_timeouts(parts: Parts) -> None:
+    if parts.policy.timeout > parts.config.longest_send:
+        raise ConfigError(
+            f"a send may take {parts.policy.timeout.total_seconds():g} s but the lease is only"
+            f" {parts.config.lease.total_seconds():g} s; make the lease longer or the timeout shorter"
+        )
+
+
+def _stop_on_signals(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, worker.stop)

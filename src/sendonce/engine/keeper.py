@@ -1,0 +1,110 @@
+"""The lease keeper: renews this worker's leases, releases done ones, closes what others let expire."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sendonce.checkpoints import checkpoint
+from sendonce.domain.attempts import Report, Result
+from sendonce.engine.leases import LeaseBook
+from sendonce.errors import StoreBusy
+from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit, Expired, LeasesLost
+from sendonce.stores.ports import LeaseStore
+
+EXPIRE_LIMIT = 20
+BEAT_SECONDS = 2.0
+ROLL_UP_SECONDS = 60.0
+
+
+class Keeper:
+    """Runs in a thread with a connection of its own, so that it is on time even when the sender's loop is busy."""
+
+    def __init__(
+        self, store: LeaseStore, book: LeaseBook, decide: Callable[[Sequence[Report]], Sequence[Result]],
+        *, worker_id: int, hold: timedelta, emit: Emit,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._book = book
+        self._decide = decide
+        self._worker_id = worker_id
+        self._hold = hold
+        self._emit = emit
+        self._next = {"renew": 0.0, "beat": 0.0, "roll_up": time.monotonic() + ROLL_UP_SECONDS}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep until told to stop; then release what is done."""
+        pause = min(0.25, self._hold.total_seconds() / 8)
+        lost_at: float | None = None
+        while not stop.is_set():
+            try:
+                await self.tick()
+                if lost_at is not None:
+                    self._emit(DatabaseBack(part="lease keeper", after=timedelta(seconds=time.monotonic() - lost_at)))
+                    lost_at = None
+            except StoreBusy as error:
+                if lost_at is None:
+                    lost_at = time.monotonic()
+                    self._emit(DatabaseLost(part="lease keeper", reason=str(error)))
+            try:
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        await self._leave()
+
+    async def tick(self) -> None:
+        """Do what is due: renewals first."""
+        await self._renew()
+        await self._release()
+        await self._expire()
+        now = time.monotonic()
+        if now >= self._next["beat"]:
+            self._next["beat"] = now + BEAT_SECONDS
+            await self._store.beat(self._worker_id, progressed=self._book.take_progress())
+        if now >= self._next["roll_up"]:
+            self._next["roll_up"] = now + ROLL_UP_SECONDS
+            await self._store.roll_up_counters()
+
+    async def _renew(self) -> None:
+        now = time.monotonic()
+        if now < self._next["renew"]:
+            return
+        self._next["renew"] = now + self._hold.total_seconds() / 4
+        asked = self._book.held()
+        if not asked:
+            return
+        checkpoint("keeper.before_renew")
+        begun = time.monotonic()
+        try:
+            granted = await self._store.renew(asked, self._hold)
+        except StoreBusy:
+            self._next["renew"] = 0.0
+            raise
+        lost = self._book.renewed(asked, granted, begun + self._hold.total_seconds())
+        if lost:
+            self._emit(LeasesLost(leases=lost))
+
+    async def _release(self) -> None:
+        done = self._book.take_done()
+        if not done:
+            return
+        try:
+            await self._store.release(done)
+        except StoreBusy:
+            self._book.give_back_done(done)
+            raise
+
+    async def _expire(self) -> None:
+        checkpoint("keeper.before_expire")
+        while results := await self._store.expire(EXPIRE_LIMIT, self._decide):
+            checkpoint("keeper.after_expire")
+            self._emit(Expired.of(results))
+            await self._renew()  # a long row of expired leases must not cost us our own
+
+    async def _leave(self) -> None:
+        try:
+            await self._release()
+            await self._store.leave(self._worker_id)
+        except StoreBusy:
+            return  # the worker's row says when it was last seen, and its leases expire

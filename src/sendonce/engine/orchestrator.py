@@ -1,0 +1,38 @@
+"""The orchestrator: start and settle. It chooses states through decide() alone, and never sends."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sendonce.channels.registry import Channels
+from sendonce.domain.attempts import Report, Result, Verdict, resolve
+from sendonce.domain.decide import complete
+from sendonce.domain.destinations import scheme_of
+from sendonce.domain.outcomes import Delivered
+from sendonce.engine.policies import Policies
+from sendonce.stores.ports import OrchestratorStore, Started
+
+
+class Orchestrator:
+    def __init__(self, store: OrchestratorStore, policies: Policies, channels: Channels) -> None:
+        self._store = store
+        self._policies = policies
+        self._channels = channels
+
+    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+        """Lease attempts for due deliveries."""
+        return await self._store.start(worker_id, limit, hold)
+
+    def decide(self, reports: Sequence[Report]) -> list[Result]:
+        """Reports with their decisions. What was delivered is complete whatever else is known: no need to look."""
+        return [
+            Result(report, complete()) if type(report.outcome) is Delivered else self._resolve(report)
+            for report in reports
+        ]
+
+    async def settle(self, results: Sequence[Result]) -> list[Verdict]:
+        """Write decided results. Safe to repeat when the answer was lost."""
+        return await self._store.settle(results)
+
+    def _resolve(self, report: Report) -> Result:
+        can_look_up = self._channels.can_look_up(scheme_of(report.claim.address))
+        return resolve(report, self._policies.of(report.claim), can_look_up=can_look_up)

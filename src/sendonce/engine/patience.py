@@ -1,0 +1,38 @@
+"""Waiting for a database that cannot answer now: says so once, waits longer each time, says when it is back."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+from sendonce.errors import StoreBusy
+from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit
+
+FIRST_SECONDS = 0.1
+LONGEST_SECONDS = 3.0
+
+
+class Patience:
+    def __init__(self, part: str, emit: Emit) -> None:
+        self._part = part
+        self._emit = emit
+        self._lost_at: float | None = None
+        self._pause = FIRST_SECONDS
+
+    async def wait(self, error: StoreBusy, stop: asyncio.Event | None) -> None:
+        """Wait before the next try, or until `stop` is set."""
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+            self._emit(DatabaseLost(part=self._part, reason=str(error)))
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_SECONDS)
+        try:
+            async with asyncio.timeout(pause):
+                await (stop or asyncio.Event()).wait()
+        except TimeoutError:
+            return
+
+    def calm(self) -> None:
+        """It has answered."""
+        if self._lost_at is not None:
+            self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
+            self._lost_at = None
+            self._pause = FIRST_SECONDS

@@ -1,0 +1,36 @@
+"""Which policy holds for a claim: the default, the channel's settings, the subscription's settings, in this order."""
+
+from collections.abc import Mapping
+
+from sendonce.domain.attempts import Claim
+from sendonce.domain.destinations import scheme_of
+from sendonce.domain.policies import DEFAULT_POLICY, Policy, override, parse_policy
+from sendonce.errors import ConfigError
+
+
+class Policies:
+    """Resolved once per channel and subscription setting, then looked up."""
+
+    def __init__(
+        self, default: Policy = DEFAULT_POLICY, by_channel: Mapping[str, Mapping[str, object]] | None = None
+    ) -> None:
+        self._default = default
+        self._by_channel = {scheme: override(default, settings) for scheme, settings in (by_channel or {}).items()}
+        self._resolved: dict[tuple[str, str | None], Policy] = {}
+
+    def of(self, claim: Claim) -> Policy:
+        key = (scheme_of(claim.address), claim.policy)
+        found = self._resolved.get(key)
+        if found is None:
+            if len(self._resolved) >= 10_000:
+                self._resolved.clear()
+            found = self._resolved[key] = self._resolve(*key)
+        return found
+
+    def _resolve(self, scheme: str, settings: str | None) -> Policy:
+        policy = self._by_channel.get(scheme, self._default)
+        try:
+            return parse_policy(policy, settings)
+        except ConfigError:
+            # Checked when it was entered; if somebody wrote it past that, the channel's policy is still a good one.
+            return policy

@@ -1,0 +1,210 @@
+"""The worker: claims what it has free slots for, sends, and settles in groups, until it is told to stop."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+from sendonce.channels.registry import Channels
+from sendonce.checkpoints import checkpoint
+from sendonce.domain.attempts import Report, Result, Verdict
+from sendonce.engine.attempting import Attempting
+from sendonce.engine.config import WorkerConfig
+from sendonce.engine.leases import LeaseBook
+from sendonce.engine.orchestrator import Orchestrator
+from sendonce.engine.patience import Patience
+from sendonce.engine.policies import Policies
+from sendonce.engine.sender import Sender
+from sendonce.errors import StoreBusy
+from sendonce.observe.facts import Emit, Settled, Stopped, Stopping
+from sendonce.stores.ports import Doorbell, LeaseStore
+
+SETTLE_LIMIT = 1000
+QUICKEST_POLL = 0.01
+GATHER_SECONDS = 0.02
+AFTER_CUT_SECONDS = 5.0
+
+
+class Worker:
+    """One sender, one claiming loop, one settling loop. The lease keeper runs beside it."""
+
+    def __init__(
+        self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
+        config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
+    ) -> None:  # fmt: skip
+        self._orchestrator = orchestrator
+        self._leases = leases
+        self._book = book
+        self._config = config
+        self._worker_id = worker_id
+        self._emit = emit
+        self._doorbell = doorbell
+        self._reports: list[Report] = []
+        self._reported = asyncio.Event()
+        self._slot_free = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._settling = 0
+        self._finished = 0
+        self._in_doubt = 0
+        self._sender = Sender(
+            Attempting(channels, namespace),
+            policies,
+            concurrency=config.concurrency,
+            longest_send=config.longest_send.total_seconds(),
+            on_report=self._on_report,
+        )
+
+    def stop(self) -> None:
+        """Claim no more; finish what is in flight."""
+        self._stop.set()
+        self._slot_free.set()
+
+    async def run(self) -> Stopped:
+        """Work until stopped, or with `until_idle` until nothing is left to do now."""
+        self._sender.open()
+        settling = asyncio.create_task(self._settle_forever())
+        settling.add_done_callback(lambda _: self.stop())
+        try:
+            try:
+                await self._claim_until_stopped()
+            except Exception:
+                await self._finish(settling)  # whatever ended the claiming, what was sent is still written down
+                raise
+            await self._finish(settling)
+        finally:
+            settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
+            await self._sender.close()
+        stopped = Stopped(finished=self._finished, in_doubt=self._in_doubt + self._unsettled)
+        self._emit(stopped)
+        return stopped
+
+    @property
+    def _unsettled(self) -> int:
+        return len(self._reports) + self._settling + self._sender.busy
+
+    async def _claim_until_stopped(self) -> None:
+        pause = QUICKEST_POLL
+        patience = Patience("worker", self._emit)
+        while not self._stop.is_set():
+            await self._wait_for_slots()
+            if self._stop.is_set():
+                return
+            wanted = self._sender.free
+            try:
+                claimed = await self._claim(wanted)
+                patience.calm()
+                if claimed == 0 and self._config.until_idle and not self._unsettled and await self._leases.is_idle():
+                    return
+            except StoreBusy as error:
+                await patience.wait(error, self._stop)
+                continue
+            if claimed:
+                pause = QUICKEST_POLL
+            if claimed < wanted:
+                await self._rest(pause)
+                pause = min(pause * 2, self._config.poll.total_seconds())
+
+    async def _claim(self, wanted: int) -> int:
+        """Lease and hand to the sender; how many rows were looked at, parked ones included."""
+        begun = time.monotonic()
+        started = await self._orchestrator.start(self._worker_id, wanted, self._config.lease)
+        if started.lease is None:
+            return wanted if started.parked else 0
+        claims = started.lease.claims
+        good_until = begun + self._config.lease.total_seconds()
+        held = self._book.enter(started.lease.id, good_until, len(claims))
+        checkpoint("worker.after_claim")
+        self._sender.take(held, claims)
+        return wanted if started.parked else len(claims)
+
+    async def _wait_for_slots(self) -> None:
+        """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""
+        while not self._stop.is_set() and not self._has_room(1):
+            await self._until_slot_free(None)
+        gathered = max(1, self._config.concurrency // 4)
+        deadline = time.monotonic() + GATHER_SECONDS
+        while not self._stop.is_set() and not self._has_room(gathered):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            await self._until_slot_free(left)
+
+    def _has_room(self, slots: int) -> bool:
+        return self._sender.free >= slots and len(self._reports) + self._settling <= 4 * self._config.concurrency
+
+    async def _until_slot_free(self, seconds: float | None) -> None:
+        self._slot_free.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._slot_free.wait()
+        except TimeoutError:
+            return
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until something may be due: a pause, an announcement, or the order to stop."""
+        ring = self._doorbell.wait(timedelta(seconds=seconds)) if self._doorbell else asyncio.sleep(seconds)
+        tasks = {asyncio.ensure_future(ring), asyncio.ensure_future(self._stop.wait())}
+        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_report(self, report: Report) -> None:
+        self._reports.append(report)
+        self._reported.set()
+        self._slot_free.set()
+
+    async def _settle_forever(self) -> None:
+        """Settle whatever has come in, again and again: what arrives meanwhile makes the next group."""
+        while True:
+            await self._reported.wait()
+            batch, self._reports = self._reports[:SETTLE_LIMIT], self._reports[SETTLE_LIMIT:]
+            if not self._reports:
+                self._reported.clear()
+            if batch:
+                self._settling = len(batch)
+                await self._settle(batch)
+                self._settling = 0
+                self._slot_free.set()
+
+    async def _settle(self, batch: list[Report]) -> None:
+        """Write a batch, as often as it takes: results must not be lost because the database was away."""
+        results = self._orchestrator.decide(batch)
+        patience = Patience("results", self._emit)
+        verdicts: list[Verdict] = []
+        while not verdicts:
+            begun = time.monotonic()
+            try:
+                checkpoint("worker.before_settle")
+                verdicts = await self._orchestrator.settle(results)
+            except StoreBusy as error:
+                await patience.wait(error, None)
+                continue
+            checkpoint("worker.after_settle")
+            patience.calm()
+            self._count(results, verdicts, timedelta(seconds=time.monotonic() - begun))
+
+    def _count(self, results: list[Result], verdicts: list[Verdict], took: timedelta) -> None:
+        self._book.settled([result.report.lease_id for result in results])
+        settled = Settled.of(results, verdicts, took)
+        self._finished += len(results)
+        self._in_doubt += settled.in_doubt
+        self._emit(settled)
+
+    async def _finish(self, settling: asyncio.Task[None]) -> None:
+        """Let what is in flight end within the grace period, cut off the rest, and settle everything."""
+        grace = self._config.grace.total_seconds()
+        if self._unsettled and not self._config.until_idle:
+            self._emit(Stopping(in_flight=self._unsettled, grace=self._config.grace))
+        self._sender.hand_back()
+        if not await self._drained(settling, grace):
+            self._sender.cut_off()
+            await self._drained(settling, max(AFTER_CUT_SECONDS, grace / 4))
+        if settling.done():
+            settling.result()
+
+    async def _drained(self, settling: asyncio.Task[None], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self._unsettled and not settling.done() and time.monotonic() < deadline:
+            await asyncio.sleep(QUICKEST_POLL)
+        return not self._unsettled

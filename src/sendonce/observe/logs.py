@@ -1,0 +1,71 @@
+"""Facts as log lines: one line per fact, levels by who must look."""
+
+import logging
+from typing import assert_never
+
+from sendonce.domain.durations import format_duration
+from sendonce.observe.facts import (
+    Begun,
+    DatabaseBack,
+    DatabaseLost,
+    Expired,
+    Fact,
+    LeasesLost,
+    Settled,
+    Stopped,
+    Stopping,
+)
+
+log = logging.getLogger("sendonce")
+
+
+def write(fact: Fact) -> None:
+    """Log a fact."""
+    level, line = worded(fact)
+    log.log(level, line)
+
+
+def worded(fact: Fact) -> tuple[int, str]:
+    """A fact's level and its line."""
+    match fact:
+        case Begun():
+            channels = ", ".join(fact.channels)
+            return (
+                logging.INFO,
+                f"worker {fact.worker_id} ({fact.name}): {fact.concurrency} slots; channels: {channels}",
+            )
+        case Settled():
+            return _settled(fact)
+        case Expired():
+            line = f"took over {fact.attempts} attempts of a worker that stopped answering: {fact.retrying} retrying"
+            return logging.WARNING, f"{line}, {fact.dead_lettered} dead-lettered"
+        case LeasesLost():
+            return logging.WARNING, f"lost {fact.leases} leases: this worker was too slow, others have taken over"
+        case DatabaseLost():
+            return logging.WARNING, f"{fact.part}: {fact.reason}; waiting and trying again"
+        case DatabaseBack():
+            return logging.INFO, f"{fact.part}: the database is back after {format_duration(fact.after)}"
+        case Stopping():
+            return logging.INFO, f"stopping: {fact.in_flight} in flight, waiting up to {format_duration(fact.grace)}"
+        case Stopped():
+            return logging.INFO, f"stopped: {fact.finished} finished, {fact.in_doubt} in doubt"
+        case _:
+            assert_never(fact)
+
+
+def _settled(fact: Settled) -> tuple[int, str]:
+    parts = [
+        f"{name}={count}"
+        for name, count in (
+            ("completed", fact.completed),
+            ("retrying", fact.retrying),
+            ("dead_lettered", fact.dead_lettered),
+            ("in_doubt", fact.in_doubt),
+            ("already_applied", fact.already_applied),
+            ("late", fact.late),
+        )
+        if count
+    ]
+    troubled = fact.dead_lettered or fact.in_doubt or fact.late
+    took = f"took={fact.took.total_seconds() * 1000:.1f}ms"
+    return (logging.WARNING if troubled else logging.DEBUG), " ".join(["settled", *parts, took])

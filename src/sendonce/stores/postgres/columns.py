@@ -1,0 +1,48 @@
+"""Results as the columns of settle: one array literal each, null where every value is that of a plain success."""
+
+from collections.abc import Sequence
+
+from sendonce.domain.attempts import Result, error_of, notification_id_of
+from sendonce.domain.outcomes import Delivered
+from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
+from sendonce.queries import array
+
+UNREADABLE = "unreadable"
+
+
+def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, str | None]:
+    """The values of settle. `bare` leaves out every text from outside: the database has refused one."""
+    reports = [result.report for result in results]
+    decisions = [result.decision for result in results]
+    columns = {
+        "deliveries": array([report.claim.delivery_id for report in reports]),
+        "attempts": array([report.claim.attempt for report in reports]),
+        "leases": array([report.lease_id for report in reports]),
+    }
+    outcomes = [report.outcome for report in reports]
+    if all([type(outcome) is Delivered for outcome in outcomes]):
+        codes: list[str | None] = []
+        messages: list[str | None] = []
+        kinds: list[str | None] = []
+    else:
+        codes = [UNREADABLE if bare and error_of(outcome)[0] else error_of(outcome)[0] for outcome in outcomes]
+        messages = [None if bare else error_of(outcome)[1] for outcome in outcomes]
+        kinds = [type(outcome).__name__ for outcome in outcomes]
+    ids = [] if bare else [notification_id_of(outcome) for outcome in outcomes]
+    responses = [] if bare else [outcome.response for outcome in outcomes]
+    return columns | {
+        "outcomes": array(kinds),
+        "codes": array(_cleaned(codes, CODE_LENGTH)),
+        "messages": array(_cleaned(messages, MESSAGE_LENGTH)),
+        "notification_ids": array(_cleaned(ids, ID_LENGTH)),
+        "responses": array(_cleaned(responses, RESPONSE_LENGTH)),
+        "states": array([None if each.delay is None and each.reason is None else each.to.value for each in decisions]),
+        "waits": array([None if each.delay is None else each.delay.total_seconds() for each in decisions]),
+        "reasons": array([None if each.reason is None else each.reason.value for each in decisions]),
+        "doubts": array([each.in_doubt or None for each in decisions]),
+        "deferrals": array([1 if each.deferred else None for each in decisions]),
+    }
+
+
+def _cleaned(texts: Sequence[object], limit: int) -> list[str | None]:
+    return [None if text is None else clean(text, limit) for text in texts]
