@@ -3,10 +3,11 @@
 import psycopg
 
 FINISHED = 1_000_000
-DEAD = 10_000
-IN_FLIGHT = 2_000
-PER_LEASE = 100
-DUE = 20_000
+DEAD = 50_000
+IN_FLIGHT = 5_000
+PER_LEASE = 5
+SUBSCRIPTIONS = 5_000
+DUE = 100_000
 RETRYING = 2_000
 PARKED = 2_000
 
@@ -75,9 +76,9 @@ select n, now() - interval '1 day' + n * interval '10 ms', 'refused', case n %% 
 
 _PRESENT = """
 insert into sendonce_subscriptions (destination, state)
-select 'null:hook-' || n, case n when 1 then 'paused' else 'active' end from generate_series(1, 50) n;
+select 'null:hook-' || n, case n when 1 then 'paused' else 'active' end from generate_series(1, %(subscriptions)s) n;
 insert into sendonce_subscription_types (tenant, pattern, subscription_id)
-select '', 'order.created', n from generate_series(1, 50) n;
+select '', case when n <= 50 then 'order.created' else 'type-' || n end, n from generate_series(1, %(subscriptions)s) n;
 insert into sendonce_workers (name, version, concurrency) select 'host:' || n, '1.0', 10 from generate_series(1, 5) n;
 insert into sendonce_counters (name, amount) select 'completed', 1 from generate_series(1, 500) n;
 insert into sendonce_findings (delivery_id, attempt, kind) select n, 1, 'late_result' from generate_series(1, 1000) n;
@@ -103,7 +104,7 @@ select n,
 insert into sendonce_attempts (delivery_id, lease_id, attempt, status)
 select id, 1000000 + id / %(per_lease)s, 2, 'Leased' from sendonce_deliveries where status = 'InProgress';
 insert into sendonce_leases (id, worker_id, expires_at, deliveries)
-select lease_id, 1, case lease_id %% 3 when 0 then now() - interval '1 s' else now() + interval '1 hour' end,
+select lease_id, 1, case lease_id %% 100 when 0 then now() - interval '1 s' else now() + interval '1 hour' end,
        array_agg(delivery_id)
   from sendonce_attempts where status = 'Leased' group by lease_id;
 select setval('sendonce_lease_ids', 2000000);
@@ -119,6 +120,7 @@ def fill(url: str, *, finished: int = FINISHED) -> None:
         "retrying": RETRYING,
         "parked": PARKED,
         "per_lease": PER_LEASE,
+        "subscriptions": SUBSCRIPTIONS,
         "open": DUE + RETRYING + PARKED + IN_FLIGHT,
     }
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:

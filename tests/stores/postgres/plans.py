@@ -11,6 +11,15 @@ from sendonce.queries import parameters, with_parameters
 
 Mode: TypeAlias = Literal["force_generic_plan", "force_custom_plan"]
 BIG = {"sendonce_events", "sendonce_deliveries", "sendonce_attempts", "sendonce_dead_letters"}
+WHOLE = {
+    "sendonce_events_pkey",
+    "sendonce_events_key",
+    "sendonce_deliveries_pkey",
+    "sendonce_deliveries_once",
+    "sendonce_attempts_pkey",
+    "sendonce_dead_letters_pkey",
+    "sendonce_dead_letters_delivery_id_key",
+}
 
 
 class Step(NamedTuple):
@@ -19,6 +28,7 @@ class Step(NamedTuple):
     kind: str
     table: str | None
     index: str | None
+    has_condition: bool
 
 
 class Plan(NamedTuple):
@@ -26,12 +36,13 @@ class Plan(NamedTuple):
 
     @property
     def scanned(self) -> set[str]:
-        """The big tables that are read from end to end."""
-        return {step.table for step in self.steps if step.kind == "Seq Scan" and step.table in BIG}
+        """What is read from end to end: big tables, and indexes that hold all of a big table's rows."""
+        tables = {step.table for step in self.steps if step.kind == "Seq Scan" and step.table in BIG}
+        return tables | {step.index for step in self.steps if step.index in WHOLE and not step.has_condition}
 
     @property
     def indexes(self) -> set[str]:
-        """The indexes that are used, without our prefix."""
+        """The indexes that are used on the way to rows, and to find out about a key, without our prefix."""
         return {step.index.removeprefix("sendonce_") for step in self.steps if step.index}
 
 
@@ -51,6 +62,8 @@ def plan_of(url: str, query: str, values: Mapping[str, object], mode: Mode) -> P
 
 
 def _steps(node: Mapping[str, Any]) -> Iterator[Step]:
-    yield Step(node["Node Type"], node.get("Relation Name"), node.get("Index Name"))
+    yield Step(node["Node Type"], node.get("Relation Name"), node.get("Index Name"), "Index Cond" in node)
+    for arbiter in node.get("Conflict Arbiter Indexes", ()):
+        yield Step("Conflict", node.get("Relation Name"), arbiter, has_condition=True)
     for inner in node.get("Plans", ()):
         yield from _steps(inner)

@@ -197,7 +197,7 @@ FOR_OWNERS_ONLY = [
     "drop table sendonce_findings",
     "alter table sendonce_deliveries disable trigger all",
     "alter table sendonce_events add column more text",
-    "drop trigger finished_deliveries_are_frozen on sendonce_deliveries",
+    "drop trigger deliveries_follow_the_rules on sendonce_deliveries",
     "create trigger mine after update on sendonce_deliveries execute function sendonce_forbid()",
     "create or replace function sendonce_forbid() returns trigger language plpgsql as 'begin return null; end'",
     "alter function sendonce_park(bigint[]) security invoker",

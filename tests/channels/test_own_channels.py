@@ -1,0 +1,66 @@
+"""A user's own channel, loaded by a real worker with --app."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sendonce.cli.apps import load_channels
+from sendonce.errors import ConfigError
+from tests.engine.conftest import sqlite, sqlite_template
+from tests.given import given_due_deliveries
+from tests.processes import sendonce
+from tests.stores.databases import SqliteDatabase
+
+__all__ = ["sqlite", "sqlite_template"]
+
+SHOP = """
+import os
+from pathlib import Path
+from sendonce.channels import Channels, Delivered
+
+channels = Channels()
+nothing = 1
+
+@channels.channel("sms", max_attempts=2)
+async def send_sms(message, *, timeout):
+    with Path(os.environ["OUT"]).open("a") as out:
+        out.write(f"{message.address} {message.body}\\n")
+    return Delivered(f"sms-{message.delivery_id}")
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "shop.py").write_text(SHOP)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": path, "OUT": str(tmp_path / "out")}
+
+
+def test_it_is_used_beside_the_channels_that_come_along(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
+    ids = given_due_deliveries(sqlite, 3, to="sms:+41791234567") + given_due_deliveries(sqlite, 1, to="null:a")
+
+    with sendonce("worker", "--until-idle", "--app", "shop:channels", database=sqlite.url, environment=shop) as worker:
+        assert worker.ended() == 0
+
+    assert worker.count("channels: http, https, null, sms") == 1
+    assert Path(shop["OUT"]).read_text().splitlines() == ['sms:+41791234567 {"memo":1}'] * 3
+    rows = sqlite.rows("deliveries")
+    assert {row["status"] for row in rows} == {"Completed"}
+    assert [row["notification_id"] for row in rows[:3]] == [f"sms-{id}" for id in ids[:3]]
+
+
+def test_a_wrong_name_is_one_sentence_and_exit_code_2(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
+    with sendonce("worker", "--app", "shop:missing", database=sqlite.url, environment=shop) as worker:
+        assert worker.ended() == 2
+
+    [line] = worker.lines
+    assert "--app shop:missing" in line
+
+
+@pytest.mark.parametrize("app", ["shop", "shop:nothing", "shop:missing", "nowhere:channels", ":", "shop:"])
+def test_what_is_not_a_registry_is_refused(monkeypatch: pytest.MonkeyPatch, shop: dict[str, str], app: str) -> None:
+    monkeypatch.syspath_prepend(Path(shop["OUT"]).parent)
+
+    with pytest.raises(ConfigError, match="--app"):
+        load_channels(app)

@@ -1,0 +1,65 @@
+"""A worker frozen past its lease: another one takes over, and what the first says afterwards comes late."""
+
+import signal
+import sqlite3
+
+import pytest
+
+from tests.crash.accounts import EXPIRED, all_completed, in_flight, publish, worker
+from tests.processes import Process, until
+from tests.receiver import Receiver
+from tests.stores.databases import Database, SqliteDatabase
+
+AMOUNT = 30
+SLOTS = 8
+
+
+def freeze(process: Process, database: Database) -> None:
+    """Stop it, but not while it holds the file's only lock: then nobody could go on, and rightly so."""
+    process.send(signal.SIGSTOP)
+    while isinstance(database, SqliteDatabase) and is_locked(database):
+        process.send(signal.SIGCONT)
+        process.send(signal.SIGSTOP)
+
+
+def is_locked(database: SqliteDatabase) -> bool:
+    connection = sqlite3.connect(database.path, timeout=0.5, isolation_level=None)
+    try:
+        connection.execute("begin immediate")
+        connection.execute("rollback")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
+@pytest.mark.slow
+def test_late_results_are_kept_and_nothing_is_completed_twice(database: Database, receiver: Receiver) -> None:
+    publish(database, receiver, AMOUNT)
+    receiver.delay = 0.4
+
+    with worker(database, "--concurrency", str(SLOTS)) as frozen:
+        until(lambda: len(receiver.arrivals) >= SLOTS and len(in_flight(database)) >= SLOTS, "full slots")
+        freeze(frozen, database)
+        held = in_flight(database)
+        receiver.delay = 0.0
+        with worker(database, "--concurrency", "20") as heir:
+            all_completed(database, AMOUNT)
+            frozen.send(signal.SIGCONT)
+            until(lambda: len(database.rows("findings")) >= len(held), "the late results")
+            for process in (frozen, heir):
+                process.send(signal.SIGTERM)
+                assert process.ended() == 0
+
+    outcomes: dict[int, list[tuple[str, str | None]]] = {}
+    for row in database.rows("attempts"):
+        outcomes.setdefault(row["delivery_id"], []).append((row["outcome"], row["error_code"]))
+    assert {id for id, ended in outcomes.items() if EXPIRED in ended} == held
+    assert all(ended.count(("Delivered", None)) == 1 for ended in outcomes.values())
+    late = database.rows("findings")
+    assert {row["delivery_id"] for row in late} == held
+    assert {row["kind"] for row in late} == {"late_result"}
+    assert frozen.count("late=") >= 1
+    assert frozen.count("lost .* leases") == 1
+    assert frozen.count("Traceback") + heir.count("Traceback") == 0

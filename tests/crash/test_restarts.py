@@ -1,0 +1,65 @@
+"""PostgreSQL restarted under load: the worker says so once, waits, and goes on by itself."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sendonce.stores.postgres import migrator
+from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
+from tests.processes import until
+from tests.receiver import Receiver
+from tests.servers.binaries import local_binaries, packaged
+from tests.servers.postgres import Mode, Server, start
+from tests.stores.databases import PostgresDatabase
+
+AMOUNT = 600
+LEASE_SECONDS = 2
+PARTS = ("worker", "results", "lease keeper")
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    server = start(local_binaries() or packaged(16))
+    yield server
+    server.stop()
+
+
+def outlast_the_leases() -> None:
+    """Nothing says that a lease has run out while its database is down, but the clock."""
+    over_at = time.monotonic() + LEASE_SECONDS + 0.2
+    until(lambda: time.monotonic() > over_at, "the end of all leases")
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+async def test_a_restart_under_load_loses_nothing(own_server: Server, receiver: Receiver) -> None:
+    modes: tuple[Mode, ...] = ("immediate", "fast")
+    database = PostgresDatabase(own_server.dsn(own_server.create_database()))
+    await migrator.migrate(database.url)
+    publish(database, receiver, AMOUNT)
+    receiver.delay = 0.05
+
+    with worker(database, "--concurrency", "10", lease=f"{LEASE_SECONDS}s") as here:
+        for mode in modes:
+            before = completed(database)
+            until(lambda before=before: completed(database) >= before + 60, "some work")  # type: ignore[misc]
+            assert completed(database) < AMOUNT
+            told = here.count("waiting and trying again")
+            own_server.halt(mode)
+            until(lambda told=told: here.count("waiting and trying again") > told, "the news")  # type: ignore[misc]
+            if mode == "fast":
+                outlast_the_leases()
+            own_server.resume()
+        all_completed(database, AMOUNT)
+        here.send(signal.SIGTERM)
+        assert here.ended() == 0
+
+    account = settle_accounts(database, receiver, AMOUNT)
+    print(f"\n{len(modes)} restarts: {account}")
+    assert 0 < len(account.expired) <= 2 * 10 * len(modes)
+    for part in PARTS:
+        assert here.count(f"{part}: PostgreSQL cannot answer now") <= len(modes)
+        assert here.count(f"{part}: PostgreSQL") == here.count(f"{part}: the database is back")
+    assert here.count("Traceback") == 0

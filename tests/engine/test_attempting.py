@@ -1,0 +1,244 @@
+"""One attempt: every branch between a claim and an outcome."""
+
+from datetime import timedelta
+
+import pytest
+
+from sendonce.domain.attempts import Claim
+from sendonce.domain.outcomes import (
+    Accepted,
+    Deferred,
+    Delivered,
+    Failed,
+    Found,
+    NoAnswer,
+    NotFound,
+    Outcome,
+    Refused,
+    Unknown,
+)
+from sendonce.domain.policies import IfUnsure, Policy
+from sendonce.engine.attempting import Attempting
+from tests.domain.values import a_claim
+from tests.engine.rig import QUICK, Asked, Told, serving
+
+HOLDING = Policy(if_unsure=IfUnsure.HOLD)
+BAD_WAITS = [Failed("503", retry_after=30), Deferred("429", again_in="soon")]  # type: ignore[arg-type]
+
+
+def claim_of(**changes: object) -> Claim:
+    return a_claim(destination="test:a", address="test:a", **changes)
+
+
+async def attempted(
+    channel: Told, claim: Claim, policy: Policy = QUICK, *, seconds: float = 5.0
+) -> tuple[Outcome, bool]:
+    return await Attempting(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Delivered("n-1"), Accepted("n-1"), Refused("410"), Failed("503"), Unknown("reset"), Deferred("429")],
+)
+async def test_the_channels_outcome_is_the_attempts(outcome: Outcome) -> None:
+    channel = Told(outcome)
+
+    assert await attempted(channel, claim_of()) == (outcome, False)
+    assert channel.timeouts == [5.0]
+
+
+@pytest.mark.parametrize("rubbish", [None, True, "Delivered", 200, Delivered])
+async def test_rubbish_is_unknown_because_it_may_have_been_sent(rubbish: object) -> None:
+    async def answer() -> object:
+        return rubbish
+
+    outcome, _ = await attempted(Told(answer), claim_of())
+
+    assert isinstance(outcome, Unknown)
+    assert outcome.code == "bad_outcome"
+
+
+@pytest.mark.parametrize("outcome", BAD_WAITS)
+async def test_a_wait_that_is_none_is_left_out(outcome: Outcome) -> None:
+    found, _ = await attempted(Told(outcome), claim_of())
+
+    assert type(found) is type(outcome)
+    assert found in (Failed("503"), Deferred("429"))
+
+
+async def test_what_is_proven_is_completed_without_a_send() -> None:
+    channel = Told(Delivered("second"))
+
+    outcome, _ = await attempted(channel, claim_of(is_proven=True, in_doubt=True, notification_id="first"))
+
+    assert outcome == Delivered("first")
+    assert channel.sent == []
+
+
+async def test_what_belongs_to_a_removed_subscription_is_refused() -> None:
+    channel = Told(Delivered())
+
+    outcome, _ = await attempted(channel, claim_of(subscription_id=4, subscription_state="removed"))
+
+    assert isinstance(outcome, Refused)
+    assert outcome.code == "subscription_removed"
+    assert channel.sent == []
+
+
+async def test_what_was_erased_is_not_sent_empty() -> None:
+    channel = Told(Delivered())
+
+    outcome, _ = await attempted(channel, claim_of(payload=None))
+
+    assert isinstance(outcome, Refused)
+    assert channel.sent == []
+
+
+async def test_what_has_passed_its_deadline_is_not_sent() -> None:
+    channel = Told(Delivered())
+
+    outcome, _ = await attempted(channel, claim_of(seconds_left=-1.0))
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "expired"
+    assert channel.sent == []
+
+
+async def test_a_scheme_without_a_channel_waits_for_another_worker() -> None:
+    outcome, cleared = await attempted(Told(Delivered()), a_claim(address="fax:1", in_doubt=True))
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "no_channel"
+    assert not cleared
+
+
+async def test_nothing_is_written_when_too_little_of_the_lease_is_left() -> None:
+    channel = Told(Delivered())
+
+    outcome, _ = await attempted(channel, claim_of(), seconds=0.0)
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "lease_too_short"
+    assert channel.sent == []
+
+
+class TestInDoubt:
+    async def test_found_is_delivered_without_a_send(self) -> None:
+        channel = Asked(Delivered("second"), answers=[Found("first")])
+
+        assert await attempted(channel, claim_of(in_doubt=True)) == (Delivered("first"), False)
+        assert channel.sent == []
+
+    async def test_found_without_an_id_keeps_the_one_that_is_known(self) -> None:
+        channel = Asked(Delivered("second"), answers=[Found()])
+
+        outcome, _ = await attempted(channel, claim_of(in_doubt=True, notification_id="known"))
+
+        assert outcome == Delivered("known")
+
+    async def test_not_found_clears_the_doubt_and_sends(self) -> None:
+        channel = Asked(Failed("503"), answers=[NotFound()])
+
+        assert await attempted(channel, claim_of(in_doubt=True)) == (Failed("503"), True)
+        assert len(channel.sent) == 1
+
+    async def test_not_found_with_all_attempts_used_is_not_sent_again(self) -> None:
+        channel = Asked(Delivered(), answers=[NotFound()])
+        spent = claim_of(in_doubt=True, attempt=6, attempt_count=5)
+
+        outcome, cleared = await attempted(channel, spent)
+
+        assert isinstance(outcome, Failed)
+        assert cleared
+        assert channel.sent == []
+
+    async def test_not_found_after_the_deadline_is_not_sent_again(self) -> None:
+        channel = Asked(Delivered(), answers=[NotFound()])
+
+        outcome, cleared = await attempted(channel, claim_of(in_doubt=True, seconds_left=-1.0))
+
+        assert isinstance(outcome, Deferred)
+        assert (outcome.code, cleared) == ("expired", True)
+        assert channel.sent == []
+
+    async def test_no_answer_asks_again_when_the_other_side_says(self) -> None:
+        channel = Asked(Delivered(), answers=[NoAnswer("503", "later", timedelta(minutes=2))])
+
+        outcome, cleared = await attempted(channel, claim_of(in_doubt=True))
+
+        assert outcome == Deferred("503", "later", timedelta(minutes=2))
+        assert not cleared
+        assert channel.sent == []
+
+    async def test_a_bad_wait_in_no_answer_is_left_out(self) -> None:
+        channel = Asked(Delivered(), answers=[NoAnswer("503", "later", 120)])  # type: ignore[arg-type]
+
+        outcome, _ = await attempted(channel, claim_of(in_doubt=True))
+
+        assert outcome == Deferred("503", "later")
+
+    async def test_rubbish_from_a_look_up_sends_nothing(self) -> None:
+        async def answer() -> object:
+            return "yes"
+
+        channel = Asked(Delivered(), answers=[answer])
+
+        outcome, cleared = await attempted(channel, claim_of(in_doubt=True))
+
+        assert isinstance(outcome, Deferred)
+        assert not cleared
+        assert channel.sent == []
+
+    async def test_nobody_is_asked_when_too_little_of_the_lease_is_left(self) -> None:
+        channel = Asked(Delivered(), answers=[Found()])
+
+        outcome, _ = await attempted(channel, claim_of(in_doubt=True), seconds=0.0)
+
+        assert isinstance(outcome, Deferred)
+        assert channel.asked == []
+
+    async def test_without_doubt_nobody_is_asked(self) -> None:
+        channel = Asked(Delivered("first"), answers=[NotFound()])
+
+        assert await attempted(channel, claim_of()) == (Delivered("first"), False)
+        assert channel.asked == []
+
+    async def test_where_nobody_can_be_asked_it_is_sent_again_and_the_doubt_stays(self) -> None:
+        channel = Told(Failed("503"))
+
+        assert await attempted(channel, claim_of(in_doubt=True)) == (Failed("503"), False)
+
+    @pytest.mark.parametrize(
+        ("if_unsure", "policy", "is_sent"),
+        [
+            (None, HOLDING, False),
+            ("hold", QUICK, False),
+            ("resend", HOLDING, True),
+            ("hold", HOLDING, False),
+            (None, QUICK, True),
+        ],
+    )
+    async def test_the_publish_call_goes_before_the_policy(
+        self, if_unsure: str | None, policy: Policy, is_sent: bool
+    ) -> None:
+        channel = Told(Delivered())
+
+        outcome, _ = await attempted(channel, claim_of(in_doubt=True, if_unsure=if_unsure), policy)
+
+        assert len(channel.sent) == is_sent
+        assert isinstance(outcome, Delivered if is_sent else Unknown)
+
+    async def test_holding_does_not_matter_where_somebody_can_be_asked(self) -> None:
+        channel = Asked(Delivered("second"), answers=[NotFound()])
+
+        assert await attempted(channel, claim_of(in_doubt=True), HOLDING) == (Delivered("second"), True)
+
+
+async def test_every_attempt_carries_the_same_token() -> None:
+    channel = Told(Failed("503"))
+
+    for attempt in (1, 2):
+        await attempted(channel, claim_of(attempt=attempt, generation=attempt))
+
+    assert len({message.token for message in channel.sent}) == 1
+    assert [message.attempt for message in channel.sent] == [1, 2]

@@ -1,0 +1,64 @@
+"""A worker's settings are checked before anything starts, and patience says things once."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sendonce.engine.config import WorkerConfig
+from sendonce.engine.patience import FIRST_SECONDS, LONGEST_SECONDS, Patience
+from sendonce.errors import ConfigError, StoreBusy
+from sendonce.observe.facts import DatabaseBack, DatabaseLost, Fact
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"concurrency": 0},
+        {"concurrency": 10_001},
+        {"lease": timedelta(milliseconds=900)},
+        {"lease": timedelta(hours=2)},
+        {"poll": timedelta(0)},
+        {"poll": timedelta(hours=1)},
+        {"grace": timedelta(seconds=-1)},
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        WorkerConfig(**setting)
+
+
+def test_the_longest_send_is_below_the_lease() -> None:
+    config = WorkerConfig(lease=timedelta(seconds=10))
+
+    assert config.longest_send < config.lease
+
+
+async def test_patience_says_once_that_it_waits_and_once_that_it_is_over() -> None:
+    facts: list[Fact] = []
+    patience = Patience("worker", facts.append)
+    stop = asyncio.Event()
+    stop.set()
+
+    for _ in range(3):
+        await patience.wait(StoreBusy("away"), stop)
+    patience.calm()
+    patience.calm()
+
+    assert [type(fact) for fact in facts] == [DatabaseLost, DatabaseBack]
+
+
+async def test_patience_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
+    patience = Patience("worker", lambda _: None)
+    stop = asyncio.Event()
+    stop.set()
+    pauses = []
+    for _ in range(8):
+        pauses.append(patience._pause)
+        await patience.wait(StoreBusy("away"), stop)
+    patience.calm()
+
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (FIRST_SECONDS, LONGEST_SECONDS)
+    assert patience._pause == FIRST_SECONDS

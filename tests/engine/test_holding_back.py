@@ -1,0 +1,103 @@
+"""A running worker and the operators: stop and resume, pause and resume, within a second."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sendonce.domain.outcomes import Delivered
+from sendonce.stores.ports import Store
+from tests.engine.rig import Told, after, given_many, serving, working
+from tests.given import given_due_delivery
+from tests.processes import until_async
+from tests.stores.databases import Database
+
+SCOPES = {"all": "", "channel": "test", "destination": "test:a", "tenant": "acme"}
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+def completed(database: Database) -> int:
+    return int(database.one("select count(*) from sendonce_deliveries where status = 'Completed'"))
+
+
+async def sent_nothing(channel: Told, seconds: float = 0.3) -> bool:
+    before = len(channel.sent)
+    await asyncio.sleep(seconds)
+    return len(channel.sent) == before
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_stop_holds_back_what_it_names_until_it_is_lifted(database: Database, store: Store, scope: str) -> None:
+    channel = Told(Delivered())
+    people = await database.open()
+    async with working(store, serving(channel)):
+        given_due_delivery(database, to="test:a", tenant="acme")
+        await until_async(lambda: completed(database) == 1, "the first")
+
+        await people.stop(scope, SCOPES[scope], operator="ada", reason="a bad template")
+        given_due_delivery(database, key="held", to="test:a", tenant="acme")
+        assert await sent_nothing(channel)
+        if scope != "all":
+            given_due_delivery(database, to="test:b" if scope == "destination" else "null:a", tenant="other")
+            await until_async(lambda: len(database.rows("attempts")) > 1, "what is not held back")
+        await people.resume(scope, SCOPES[scope], operator="ada")
+
+        with within(3):
+            await until_async(lambda: "held" in {message.key for message in channel.sent}, "what was held back")
+
+
+async def test_a_stop_takes_hold_within_a_second_in_the_middle_of_a_flood(database: Database, store: Store) -> None:
+    given_many(database, 1000)
+    channel = Told(after(0.02, Delivered()))
+    people = await database.open()
+
+    async with working(store, serving(channel), concurrency=5):
+        await until_async(lambda: len(channel.sent) > 10, "the flood")
+        await people.stop("all", "", operator="ada", reason=None)
+        with within(1):
+            await until_async(lambda: channel.sending == 0, "the end of what was in flight")
+            assert await sent_nothing(channel)
+        assert len(channel.sent) < 1000
+
+
+async def test_a_paused_subscription_is_parked_and_goes_on_when_it_is_resumed(database: Database, store: Store) -> None:
+    channel = Told(Delivered())
+    people = await database.open()
+    subscription_id = await people.add_subscription(
+        tenant="", types=["memo.*"], destination="test:a", policy=None, description=None, operator="ada"
+    )
+    async with working(store, serving(channel)):
+        await people.set_subscription_state(subscription_id, "paused", operator="ada", reason="holiday")
+        for number in range(3):
+            database.publish("memo.created", {}, key=f"memo-{number}")
+        await until_async(lambda: parked(database) == 3, "three parked")
+        assert channel.sent == []
+
+        await people.set_subscription_state(subscription_id, "active", operator="ada", reason=None)
+        await until_async(lambda: completed(database) == 3, "all three")
+
+    assert len(channel.sent) == 3
+
+
+def parked(database: Database) -> int:
+    return int(database.one("select count(*) from sendonce_deliveries where parked_on is not null"))
+
+
+async def test_what_is_parked_in_front_does_not_hold_up_what_is_behind(database: Database, store: Store) -> None:
+    given_many(database, 300, to="held:a")
+    given_due_delivery(database, to="test:a")
+    await store.stop("channel", "held", operator="ada", reason=None)
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel, "test", "held"), concurrency=5):
+        await until_async(lambda: completed(database) == 1, "the one behind")
+
+    assert [message.address for message in channel.sent] == ["test:a"]

@@ -1,0 +1,197 @@
+"""The lease keeper: what it does when, and what it does when the database is away."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from sendonce.domain.attempts import Report, Result
+from sendonce.domain.decide import complete
+from sendonce.domain.outcomes import Unknown
+from sendonce.engine.keeper import Keeper
+from sendonce.engine.leases import LeaseBook
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.observe.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
+from sendonce.stores.ports import LeaseStore, Store
+from tests.domain.values import a_claim
+from tests.engine.rig import Told, serving, working
+from tests.given import given_due_delivery, given_lease
+from tests.processes import until_async
+from tests.stores.databases import Database
+
+SECOND = timedelta(seconds=1)
+
+
+class Recording:
+    """A lease store that notes its calls. `away` makes every call fail; `expired` rounds of expiry find something."""
+
+    def __init__(self, *, granted: set[int] | None = None, expired: int = 0, slow: float = 0.0) -> None:
+        self.calls: list[tuple[str, object]] = []
+        self.away: Exception | None = None
+        self.granted = granted
+        self.expired = expired
+        self.slow = slow
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+    def _note(self, name: str, value: object = None) -> None:
+        if self.away is not None:
+            raise self.away
+        self.calls.append((name, value))
+
+    async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
+        self._note("renew", list(lease_ids))
+        return set(lease_ids) if self.granted is None else self.granted
+
+    async def release(self, lease_ids: Sequence[int]) -> None:
+        self._note("release", list(lease_ids))
+
+    async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:
+        self._note("expire")
+        if not self.expired:
+            return []
+        self.expired -= 1
+        await asyncio.sleep(self.slow)
+        return list(decide([Report(a_claim(), 1, Unknown("lease_expired"))]))
+
+    async def beat(self, worker_id: int, *, progressed: bool) -> None:
+        self._note("beat", progressed)
+
+    async def leave(self, worker_id: int) -> None:
+        self._note("leave")
+
+    async def roll_up_counters(self) -> None:
+        self._note("roll_up_counters")
+
+
+def decided(reports: Sequence[Report]) -> list[Result]:
+    return [Result(report, complete()) for report in reports]
+
+
+def keeper_of(
+    store: Recording, book: LeaseBook, facts: list[Fact] | None = None, *, hold: timedelta = SECOND
+) -> Keeper:
+    emit = [] if facts is None else facts
+    return Keeper(cast(LeaseStore, store), book, decided, worker_id=1, hold=hold, emit=emit.append)
+
+
+def a_book(*ids: int) -> LeaseBook:
+    book = LeaseBook()
+    for id in ids:
+        book.enter(id, time.monotonic() + 1, 1)
+    return book
+
+
+async def test_it_renews_first_and_then_releases_expires_and_beats() -> None:
+    store, book = Recording(), a_book(1, 2, 3)
+    book.settled([3])
+
+    await keeper_of(store, book).tick()
+
+    assert store.calls == [("renew", [1, 2]), ("release", [3]), ("expire", None), ("beat", True)]
+
+
+async def test_leases_are_renewed_well_before_they_end() -> None:
+    store, book = Recording(), a_book(1)
+    stop = asyncio.Event()
+    keeping = asyncio.create_task(keeper_of(store, book, hold=SECOND).run(stop))
+
+    await until_async(lambda: store.names().count("renew") >= 4, "four renewals", seconds=3)
+
+    stop.set()
+    await keeping
+    assert store.names()[-1] == "leave"
+
+
+async def test_many_expired_leases_do_not_cost_it_its_own() -> None:
+    store, book = Recording(expired=12, slow=0.1), a_book(1)
+
+    await keeper_of(store, book, hold=SECOND).tick()
+
+    between = store.names()[1:]
+    assert between.count("renew") >= 3
+    assert between.index("renew") < 6
+
+
+async def test_a_lost_lease_is_told_once_and_not_asked_for_again() -> None:
+    facts: list[Fact] = []
+    store, book = Recording(granted={2}), a_book(1, 2)
+    keeper = keeper_of(store, book, facts, hold=timedelta(milliseconds=4))
+
+    await keeper.tick()
+    await asyncio.sleep(0.01)
+    await keeper.tick()
+
+    assert facts == [LeasesLost(leases=1)]
+    assert [value for name, value in store.calls if name == "renew"] == [[1, 2], [2]]
+
+
+async def test_it_says_once_that_the_database_is_away_and_once_that_it_is_back() -> None:
+    facts: list[Fact] = []
+    store, book = Recording(), a_book(1, 2)
+    book.settled([2])
+    store.away = StoreBusy("away")
+    stop = asyncio.Event()
+    keeper = keeper_of(store, book, facts)
+    keeping = asyncio.create_task(keeper.run(stop))
+    await until_async(lambda: facts, "the news")
+    for _ in range(3):
+        with pytest.raises(StoreBusy):
+            await keeper.tick()
+
+    store.away = None
+    await until_async(lambda: len(facts) > 1, "the good news")
+    stop.set()
+    await keeping
+
+    assert [type(fact) for fact in facts] == [DatabaseLost, DatabaseBack]
+    assert ("renew", [1]) in store.calls
+    assert ("release", [2]) in store.calls
+
+
+async def test_a_renewal_that_failed_is_tried_again_at_once() -> None:
+    store, book = Recording(), a_book(1)
+    keeper = keeper_of(store, book, hold=timedelta(hours=1))
+    store.away = StoreBusy("away")
+    with pytest.raises(StoreBusy):
+        await keeper.tick()
+
+    store.away = None
+    await keeper.tick()
+
+    assert store.calls[0] == ("renew", [1])
+
+
+async def test_it_leaves_quietly_when_the_database_is_away() -> None:
+    store = Recording()
+    store.away = StoreBusy("away")
+    stop = asyncio.Event()
+    stop.set()
+
+    await asyncio.wait_for(keeper_of(store, a_book()).run(stop), 5)
+
+
+async def test_any_other_failure_ends_it_loudly() -> None:
+    store = Recording()
+    store.away = StoreError("the rules have changed")
+
+    with pytest.raises(StoreError):
+        await asyncio.wait_for(keeper_of(store, a_book()).run(asyncio.Event()), 5)
+
+
+async def test_what_a_dead_worker_held_is_taken_over_and_told(database: Database, store: Store) -> None:
+    delivery_id = given_due_delivery(database, to="test:a")
+    await given_lease(store, hold=timedelta(milliseconds=1))
+    channels = serving(Told(Unknown("never")))
+
+    async with working(store, channels) as here:
+        await until_async(lambda: here.said(Expired), "the take-over")
+
+    assert here.said(Expired)[0] == Expired(attempts=1, retrying=1, dead_lettered=0)
+    first: dict[str, Any] = database.rows("attempts")[0]
+    assert (first["delivery_id"], first["outcome"], first["error_code"]) == (delivery_id, "Unknown", "lease_expired")
+    assert database.one("select in_doubt from sendonce_deliveries") in (True, 1)

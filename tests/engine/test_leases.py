@@ -1,0 +1,92 @@
+"""The book of leases, shared by two threads."""
+
+import threading
+import time
+
+from sendonce.engine.leases import LeaseBook
+
+
+def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
+    book = LeaseBook()
+    book.enter(7, time.monotonic() + 10, 3)
+
+    book.settled([7, 7])
+    assert book.take_done() == []
+    book.settled([7])
+
+    assert book.held() == []
+    assert book.take_done() == [7]
+    assert book.take_done() == []
+
+
+def test_what_could_not_be_released_is_given_out_again() -> None:
+    book = LeaseBook()
+    book.enter(7, time.monotonic() + 10, 1)
+    book.settled([7])
+
+    book.give_back_done(book.take_done())
+
+    assert book.take_done() == [7]
+
+
+def test_a_renewed_lease_is_good_for_longer() -> None:
+    book = LeaseBook()
+    lease = book.enter(7, time.monotonic() + 1, 1)
+
+    lost = book.renewed([7], {7}, time.monotonic() + 100)
+
+    assert lost == 0
+    assert lease.seconds_left() > 90
+
+
+def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
+    book = LeaseBook()
+    lease = book.enter(7, time.monotonic() + 10, 1)
+
+    lost = book.renewed([7], set(), time.monotonic() + 100)
+
+    assert lost == 1
+    assert lease.seconds_left() < 0
+    assert book.held() == []
+    book.settled([7])
+    assert book.take_done() == [7]
+
+
+def test_a_lease_that_ended_during_a_renewal_is_not_lost() -> None:
+    book = LeaseBook()
+    book.enter(7, time.monotonic() + 10, 1)
+    asked = book.held()
+    book.settled([7])
+
+    assert book.renewed(asked, set(), time.monotonic() + 100) == 0
+
+
+def test_progress_is_told_once() -> None:
+    book = LeaseBook()
+    book.enter(7, time.monotonic() + 10, 2)
+    book.settled([7])
+
+    assert book.take_progress()
+    assert not book.take_progress()
+
+
+def test_two_threads_lose_nothing() -> None:
+    book = LeaseBook()
+    done: list[int] = []
+    over = threading.Event()
+
+    def keep() -> None:
+        while not over.is_set() or book.held():
+            book.renewed(book.held(), set(book.held()), time.monotonic() + 10)
+            done.extend(book.take_done())
+        done.extend(book.take_done())
+
+    keeping = threading.Thread(target=keep)
+    keeping.start()
+    for id in range(2000):
+        book.enter(id, time.monotonic() + 10, 2)
+        book.settled([id, id])
+    over.set()
+    keeping.join(timeout=20)
+
+    assert sorted(done) == list(range(2000))

@@ -1,0 +1,112 @@
+"""Few queries when there is nothing to do, none late when there is; and the doorbell."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from sendonce.compose import open_doorbell
+from sendonce.domain.outcomes import Delivered
+from sendonce.outbox.outbox import Outbox
+from sendonce.stores.ports import Store
+from tests.engine.faults import faulty
+from tests.engine.rig import Told, given_many, serving, working
+from tests.given import given_due_delivery
+from tests.processes import until_async
+from tests.servers.postgres import Server
+from tests.stores.databases import PostgresDatabase, SqliteDatabase
+
+TEN_SECONDS = timedelta(seconds=10)
+
+
+@pytest.fixture
+def postgres(postgres_server: Server, postgres_template: str) -> Iterator[PostgresDatabase]:
+    name = postgres_server.create_database(template=postgres_template)
+    yield PostgresDatabase(postgres_server.dsn(name))
+    postgres_server.drop_database(name)
+
+
+async def test_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
+    watched, store = faulty(sqlite_store)
+
+    async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400)):
+        await until_async(lambda: len(watched.calls) >= 7, "the quick ones at first")
+        begun, before = time.monotonic(), len(watched.calls)
+        await until_async(lambda: len(watched.calls) >= before + 2, "two more")
+
+    assert time.monotonic() - begun > 0.5
+
+
+async def test_an_idle_worker_is_quick_again_when_there_is_work(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    watched, store = faulty(sqlite_store)
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel), poll=timedelta(milliseconds=400)):
+        await until_async(lambda: len(watched.calls) >= 7, "rest")
+        given_due_delivery(sqlite, to="test:a")
+        await until_async(lambda: len(channel.sent) == 1, "the delivery", seconds=3)
+        begun, before = time.monotonic(), watched.calls.count("start")
+        await until_async(lambda: watched.calls.count("start") >= before + 3, "quick looks")
+
+    assert time.monotonic() - begun < 0.4
+
+
+async def test_a_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    given_many(sqlite, 200)
+    watched, store = faulty(sqlite_store)
+
+    async with working(
+        store, serving(Told(Delivered())), concurrency=10, poll=timedelta(minutes=1), until_idle=True
+    ) as here:
+        await asyncio.wait_for(here.ended(), 15)
+
+    assert 20 <= watched.calls.count("start") <= 30
+
+
+async def test_an_announcement_wakes_the_worker_long_before_the_poll(postgres: PostgresDatabase) -> None:
+    store = await postgres.open()
+    channel = Told(Delivered())
+    watched, wrapped = faulty(store)
+    doorbell = open_doorbell(postgres.url)
+
+    async with working(wrapped, serving(channel), poll=TEN_SECONDS, doorbell=doorbell) as here:
+        # By its eleventh look the worker rests for ten seconds.
+        await until_async(lambda: len(watched.calls) >= 10, "rest", seconds=30)
+        with postgres.connection() as connection:
+            Outbox(notify=True).publish(connection, "memo.created", {}, key="1", to="test:a")
+        begun = time.monotonic()
+        await until_async(lambda: len(channel.sent) == 1, "the delivery", seconds=9)
+        assert time.monotonic() - begun < 2
+        await here.stopped()
+
+    await doorbell.close()
+    await postgres.close()
+
+
+async def test_a_worker_whose_doorbell_is_cut_off_goes_on_polling(postgres: PostgresDatabase) -> None:
+    store = await postgres.open()
+    channel = Told(Delivered())
+    doorbell = open_doorbell(postgres.url)
+
+    async with working(store, serving(channel), poll=timedelta(milliseconds=200), doorbell=doorbell):
+        await until_async(lambda: listeners(postgres), "somebody who listens")
+        postgres.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and query = 'listen sendonce'"
+        )
+        given_due_delivery(postgres, to="test:a")
+        await until_async(lambda: len(channel.sent) == 1, "the delivery", seconds=5)
+        await until_async(lambda: listeners(postgres), "it to listen again", seconds=5)
+
+    await doorbell.close()
+    await postgres.close()
+
+
+def listeners(database: PostgresDatabase) -> int:
+    return int(
+        database.one(
+            "select count(*) from pg_stat_activity where datname = current_database() and query = 'listen sendonce'"
+        )
+    )

@@ -1,0 +1,261 @@
+"""The sender: slots, deadlines, cuts, and that every claim is reported exactly once."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sendonce.domain.attempts import Report
+from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Unknown
+from sendonce.domain.policies import Policy
+from sendonce.engine import sender as sender_module
+from sendonce.engine.attempting import Attempting
+from sendonce.engine.leases import HeldLease
+from sendonce.engine.policies import Policies
+from sendonce.engine.sender import Sender
+from tests.domain.values import a_claim
+from tests.engine.rig import QUICK, Told, after, never, serving
+from tests.processes import until_async
+
+
+class Sending:
+    """A sender and what it has reported."""
+
+    def __init__(self, channel: Told, concurrency: int, policy: Policy) -> None:
+        self.reports: list[Report] = []
+        self.sender = Sender(
+            Attempting(serving(channel), "here"),
+            Policies(policy),
+            concurrency=concurrency,
+            longest_send=4.0,
+            on_report=self.reports.append,
+        )
+        self._numbers = 0
+
+    def take(self, amount: int, *, lease_seconds: float = 30.0) -> HeldLease:
+        first = self._numbers + 1
+        self._numbers += amount
+        ids = range(first, self._numbers + 1)
+        claims = tuple(a_claim(delivery_id=id, destination="test:a", address="test:a") for id in ids)
+        lease = HeldLease(first, time.monotonic() + lease_seconds, amount)
+        self.sender.take(lease, claims)
+        return lease
+
+    async def reported(self, amount: int) -> list[Outcome]:
+        """The outcomes, in the order of the claims; each was reported once."""
+        await until_async(lambda: len(self.reports) >= amount, f"{amount} reports")
+        by_id = {report.claim.delivery_id: report.outcome for report in self.reports}
+        assert len(by_id) == len(self.reports) == amount
+        return [by_id[id] for id in sorted(by_id)]
+
+
+@asynccontextmanager
+async def sending(channel: Told, *, concurrency: int = 4, policy: Policy = QUICK) -> AsyncIterator[Sending]:
+    made = Sending(channel, concurrency, policy)
+    made.sender.open()
+    yield made
+    await asyncio.wait_for(made.sender.close(), 20)
+
+
+def timeout(seconds: float) -> Policy:
+    return replace(QUICK, timeout=timedelta(seconds=seconds))
+
+
+async def test_all_slots_send_at_once_and_never_more() -> None:
+    gate = asyncio.Event()
+
+    async def wait() -> Outcome:
+        await gate.wait()
+        return Delivered()
+
+    channel = Told(wait)
+    async with sending(channel, concurrency=4, policy=timeout(4)) as made:
+        made.take(3)
+        made.take(1)
+        await until_async(lambda: channel.sending == 4, "four sends at once")
+
+        assert (made.sender.free, made.sender.busy) == (0, 4)
+        gate.set()
+        assert await made.reported(4) == [Delivered()] * 4
+        assert made.sender.free == 4
+    assert channel.most == 4
+
+
+async def test_a_burst_of_sends_that_never_wait_is_reported_whole() -> None:
+    async with sending(Told(Delivered()), concurrency=500) as made:
+        made.take(500)
+
+        assert await made.reported(500) == [Delivered()] * 500
+
+
+async def test_a_slow_send_does_not_hold_up_the_others() -> None:
+    channel = Told(never, Delivered())
+    async with sending(channel, concurrency=3, policy=timeout(4)) as made:
+        made.take(3)
+        await until_async(lambda: len(made.reports) == 2, "the other two")
+        made.take(2)
+
+        await until_async(lambda: len(made.reports) == 4, "two more")
+        assert made.sender.busy == 1
+
+
+async def test_a_hanging_send_is_cut_off_at_its_timeout() -> None:
+    channel = Told(never, Delivered())
+    async with sending(channel, concurrency=1, policy=timeout(0.1)) as made:
+        made.take(1)
+        [outcome] = await made.reported(1)
+        made.take(1)
+
+        assert isinstance(outcome, Unknown)
+        assert outcome.code == "timeout"
+        assert (await made.reported(2))[1] == Delivered()
+    assert channel.sending == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError("user=ada password=x"), KeyError("x"), asyncio.CancelledError()])
+async def test_a_channel_that_raises_may_have_sent(error: BaseException) -> None:
+    async with sending(Told(error, error, Delivered()), concurrency=1) as made:
+        made.take(1)
+        await made.reported(1)
+        made.take(1)
+        await made.reported(2)
+        made.take(1)
+        outcomes = await made.reported(3)
+
+    assert outcomes == [Unknown("channel_error", type(error).__name__)] * 2 + [Delivered()]
+
+
+async def test_a_channel_that_answers_when_it_is_cut_off_is_believed_and_its_slot_goes_on() -> None:
+    async def stubborn() -> Outcome:
+        try:
+            await never()
+        except asyncio.CancelledError:
+            return Delivered("just in time")
+        raise AssertionError("unreachable")
+
+    channel = Told(stubborn, asyncio.CancelledError(), Delivered("next"))
+    async with sending(channel, concurrency=1, policy=timeout(0.1)) as made:
+        for count in (1, 2, 3):
+            made.take(1)
+            await made.reported(count)
+        outcomes = await made.reported(3)
+
+    assert outcomes == [Delivered("just in time"), Unknown("channel_error", "CancelledError"), Delivered("next")]
+
+
+async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:
+    channel = Told(Delivered())
+    async with sending(channel, policy=timeout(3)) as made:
+        made.take(1, lease_seconds=1.1)
+        made.take(1, lease_seconds=-5)
+        outcomes = await made.reported(2)
+
+    assert [type(outcome) for outcome in outcomes] == [Deferred, Deferred]
+    assert channel.sent == []
+
+
+async def test_a_lost_lease_is_not_used() -> None:
+    gate = asyncio.Event()
+
+    async def wait() -> Outcome:
+        await gate.wait()
+        return Delivered()
+
+    channel = Told(wait)
+    async with sending(channel, concurrency=2) as made:
+        lease = HeldLease(1, time.monotonic() + 30, 1)
+        lease.good_until = 0.0
+        made.sender.take(lease, (a_claim(delivery_id=1, destination="test:a", address="test:a"),))
+        [outcome] = await made.reported(1)
+
+    assert isinstance(outcome, Deferred)
+    assert channel.sent == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lease_seconds", "granted"),
+    [(2.0, 30.0, 2.0), (2.0, 1.5, 1.3), (9.0, 30.0, 4.0)],
+    ids=["the policy's", "what the lease has left", "never longer than leases allow"],
+)
+async def test_a_send_gets_no_more_time_than_there_is(wanted: float, lease_seconds: float, granted: float) -> None:
+    channel = Told(Delivered())
+    async with sending(channel, policy=timeout(wanted)) as made:
+        made.take(1, lease_seconds=lease_seconds)
+        await made.reported(1)
+
+    assert channel.timeouts == [pytest.approx(granted, abs=0.1)]
+
+
+async def test_what_has_not_been_begun_is_handed_back() -> None:
+    channel = Told(after(0.05, Delivered()))
+    async with sending(channel, concurrency=2) as made:
+        made.take(2)
+        made.sender.hand_back()
+
+        outcomes = await made.reported(2)
+    assert [type(outcome) for outcome in outcomes] == [Deferred, Deferred]
+    assert channel.sent == []
+
+
+async def test_what_is_cut_off_at_the_end_is_unknown() -> None:
+    channel = Told(never)
+    async with sending(channel, concurrency=2, policy=timeout(4)) as made:
+        made.take(2)
+        await until_async(lambda: channel.sending == 2, "two sends")
+        made.sender.cut_off()
+
+        outcomes = await made.reported(2)
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, Unknown)] == ["stopped", "stopped"]
+
+
+async def test_closing_reports_nothing_that_nobody_knows() -> None:
+    channel = Told(never)
+    async with sending(channel, policy=timeout(4)) as made:
+        made.take(2)
+        await until_async(lambda: channel.sending == 2, "two sends")
+
+    assert made.reports == []
+    assert channel.sending == 0
+
+
+async def test_a_channel_that_will_not_be_cancelled_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_module, "CLOSE_SECONDS", 0.2)
+    free = asyncio.Event()
+
+    async def deaf() -> Outcome:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return Delivered()
+
+    channel = Told(deaf)
+    try:
+        async with sending(channel, concurrency=1, policy=timeout(0.1)) as made:
+            made.take(1)
+            await until_async(lambda: channel.sending == 1, "the send")
+    finally:
+        free.set()
+    assert made.reports == []
+
+
+def blocking(seconds: float) -> Callable[[], object]:
+    """What a channel must not do, and some do: stand on the loop."""
+
+    async def block() -> Outcome:
+        time.sleep(seconds)  # noqa: ASYNC251
+        return Delivered()
+
+    return block
+
+
+async def test_a_send_that_blocks_the_loop_is_reported_as_it_ended() -> None:
+    async with sending(Told(blocking(0.3)), concurrency=2, policy=timeout(0.1)) as made:
+        made.take(2)
+
+        assert await made.reported(2) == [Delivered()] * 2

@@ -1,0 +1,344 @@
+"""The worker on a real store: nothing lost, nothing doubled, never more than its slots."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Found, NotFound, Refused, Unknown
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.observe.facts import DatabaseBack, DatabaseLost, Settled
+from sendonce.stores.ports import Store
+from tests.engine.faults import faulty
+from tests.engine.rig import Asked, Told, Working, after, given_many, serving, working
+from tests.given import expire, given_due_delivery, given_lease, settle_with
+from tests.processes import until_async
+from tests.stores.databases import Database, SqliteDatabase
+
+BUSY = StoreBusy("away")
+
+
+def states(database: Database) -> Counter[str]:
+    return Counter(row["status"] for row in database.rows("deliveries"))
+
+
+def outcomes(database: Database) -> list[str]:
+    return [row["outcome"] for row in database.rows("attempts")]
+
+
+async def completed(database: Database, amount: int) -> None:
+    await until_async(lambda: states(database)["Completed"] == amount, f"{amount} completed")
+
+
+def sent_once(channel: Told, amount: int) -> bool:
+    times = Counter(message.delivery_id for message in channel.sent)
+    return len(times) == amount and set(times.values()) == {1}
+
+
+async def test_everything_is_sent_once_and_completed(database: Database, store: Store) -> None:
+    given_many(database, 60)
+    channel = Told(Delivered("n-1"))
+
+    async with working(store, serving(channel), concurrency=7, until_idle=True) as here:
+        stopped = await here.ended()
+
+    assert (stopped.finished, stopped.in_doubt) == (60, 0)
+    assert states(database) == {"Completed": 60}
+    assert sent_once(channel, 60)
+    assert database.one("select count(*) from sendonce_leases") == 0
+
+
+async def test_two_workers_never_send_the_same(database: Database, store: Store) -> None:
+    given_many(database, 60)
+    channel = Told(after(0.002, Delivered()))
+    other = await database.open()
+
+    async with (
+        working(store, serving(channel), concurrency=5, until_idle=True) as one,
+        working(other, serving(channel), concurrency=5, until_idle=True) as two,
+    ):
+        finished = [await one.ended(), await two.ended()]
+
+    assert sum(each.finished for each in finished) == 60
+    assert sent_once(channel, 60)
+
+
+async def test_never_more_is_claimed_than_there_are_free_slots(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    given_many(sqlite, 80)
+    channel = Told(after(0.01, Delivered()))
+    watched, store = faulty(sqlite_store)
+    claimed: list[int] = []
+
+    def look(limit: int) -> None:
+        claimed.append(limit)
+        assert limit + channel.sending <= 6
+
+    watched.on_start = look
+    async with working(store, serving(channel), concurrency=6, until_idle=True) as here:
+        await here.ended()
+
+    assert max(claimed) == 6
+    assert channel.most == 6
+    assert sent_once(channel, 80)
+
+
+async def test_a_failure_is_tried_again_until_it_works(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="test:a")
+    channel = Told(Failed("503"), Deferred("429", again_in=timedelta(milliseconds=10)), Delivered("n-3"))
+
+    async with working(store, serving(channel)):
+        await completed(database, 1)
+
+    [row] = database.rows("deliveries")
+    assert outcomes(database) == ["Failed", "Deferred", "Delivered"]
+    assert (row["attempt_count"], row["deferred_count"], row["notification_id"]) == (3, 1, "n-3")
+    assert len({message.token for message in channel.sent}) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "attempts"),
+    [([Refused("410")], "refused", 1), ([Failed("503")], "exhausted", 5), ([Unknown("timeout")], "in_doubt", 5)],
+)
+async def test_what_is_given_up_is_a_dead_letter(
+    sqlite: SqliteDatabase, sqlite_store: Store, script: list[object], reason: str, attempts: int
+) -> None:
+    given_due_delivery(sqlite, to="test:a")
+
+    async with working(sqlite_store, serving(Told(*script))):
+        await until_async(lambda: sqlite.rows("dead_letters"), "a dead letter")
+
+    [letter] = sqlite.rows("dead_letters")
+    assert letter["reason"] == reason
+    assert len(outcomes(sqlite)) == attempts
+
+
+class TestDoubt:
+    async def test_it_is_asked_about_before_it_is_sent_again(self, database: Database, store: Store) -> None:
+        given_due_delivery(database, to="test:a")
+        channel = Asked(Unknown("reset"), answers=[Found("n-1")])
+
+        async with working(store, serving(channel)):
+            await completed(database, 1)
+
+        assert len(channel.sent) == 1
+        assert database.rows("deliveries")[0]["notification_id"] == "n-1"
+
+    async def test_what_the_other_side_does_not_have_is_sent_again(self, database: Database, store: Store) -> None:
+        given_due_delivery(database, to="test:a")
+        channel = Asked(Unknown("reset"), Delivered("n-2"), answers=[NotFound()])
+
+        async with working(store, serving(channel)):
+            await completed(database, 1)
+
+        assert [message.attempt for message in channel.sent] == [1, 2]
+
+    @pytest.mark.parametrize("who", ["the publish call", "the subscription", "the channel"])
+    async def test_it_is_held_for_a_person_where_that_is_wanted(
+        self, sqlite: SqliteDatabase, sqlite_store: Store, who: str
+    ) -> None:
+        channel = Told(Unknown("reset"), Delivered("never"))
+        channels = serving(channel, **({"if_unsure": "hold"} if who == "the channel" else {}))
+        if who == "the subscription":
+            await sqlite_store.add_subscription(
+                tenant="", types=["memo.*"], destination="test:a", policy='{"if_unsure": "hold"}', description=None,
+                operator="ada",
+            )  # fmt: skip
+            sqlite.publish("memo.created", {}, key="1")
+        else:
+            given_due_delivery(sqlite, to="test:a", if_unsure="hold" if who == "the publish call" else None)
+
+        async with working(sqlite_store, channels):
+            await until_async(lambda: sqlite.rows("dead_letters"), "a dead letter")
+
+        assert sqlite.rows("dead_letters")[0]["reason"] == "in_doubt"
+        assert len(channel.sent) == 1
+
+    async def test_the_publish_call_can_ask_for_a_resend(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+        given_due_delivery(sqlite, to="test:a", if_unsure="resend")
+        channel = Told(Unknown("reset"), Delivered())
+
+        async with working(sqlite_store, serving(channel, if_unsure="hold")):
+            await completed(sqlite, 1)
+
+        assert len(channel.sent) == 2
+
+    async def test_what_a_late_answer_has_proven_is_not_sent_again(self, database: Database, store: Store) -> None:
+        given_due_delivery(database, to="test:a")
+        lost = await given_lease(store, hold=timedelta(milliseconds=1))
+        await _expired(store)
+        await settle_with(store, lost, Delivered("late but true"))
+        channel = Told(Delivered("second"))
+
+        async with working(store, serving(channel)):
+            await completed(database, 1)
+
+        assert channel.sent == []
+        assert database.rows("deliveries")[0]["notification_id"] == "late but true"
+
+
+async def _expired(store: Store) -> None:
+    async with asyncio.timeout(5):
+        while not await expire(store):
+            await asyncio.sleep(0.005)
+
+
+async def test_a_delivery_of_an_unknown_channel_waits_for_a_worker_that_has_it(
+    sqlite: SqliteDatabase, sqlite_store: Store
+) -> None:
+    given_due_delivery(sqlite, to="fax:1")
+    async with working(sqlite_store, serving(Told(Delivered()))):
+        await until_async(lambda: outcomes(sqlite)[:1] == ["Deferred"], "a deferral")
+
+    channel = Told(Delivered())
+    async with working(sqlite_store, serving(channel, "fax")):
+        await completed(sqlite, 1)
+
+    assert len(channel.sent) == 1
+
+
+async def test_what_belongs_to_a_removed_subscription_is_given_up(database: Database, store: Store) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada"
+    )
+    database.publish("memo.created", {}, key="1")
+    await store.set_subscription_state(subscription_id, "removed", operator="ada", reason=None)
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel)):
+        await until_async(lambda: database.rows("dead_letters"), "a dead letter")
+
+    assert database.rows("dead_letters")[0]["error_code"] == "subscription_removed"
+    assert channel.sent == []
+
+
+async def test_what_was_erased_before_it_was_sent_is_given_up(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="test:a")
+    database.execute("update sendonce_events set payload = null")
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel)):
+        await until_async(lambda: database.rows("dead_letters"), "a dead letter")
+
+    assert database.rows("dead_letters")[0]["error_code"] == "content_gone"
+    assert channel.sent == []
+
+
+async def test_what_has_passed_its_deadline_is_a_dead_letter(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="test:a", expires_at=database.now() + timedelta(minutes=1))
+    database.advance(timedelta(minutes=2))
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel)):
+        await until_async(lambda: database.rows("dead_letters"), "a dead letter")
+
+    assert database.rows("dead_letters")[0]["reason"] == "expired"
+    assert channel.sent == []
+
+
+class TestABusyDatabase:
+    async def test_results_are_settled_when_it_answers_again(self, database: Database, store: Store) -> None:
+        given_many(database, 20)
+        channel = Told(Delivered())
+        broken, wrapped = faulty(store)
+        broken.before["settle"] = [BUSY, BUSY, BUSY]
+
+        async with working(wrapped, serving(channel)) as here:
+            await completed(database, 20)
+
+        assert sent_once(channel, 20)
+        assert _news(here, "results") == [DatabaseLost, DatabaseBack]
+
+    async def test_a_settle_whose_answer_was_lost_counts_once(self, database: Database, store: Store) -> None:
+        given_many(database, 5)
+        channel = Told(Delivered())
+        broken, wrapped = faulty(store)
+        broken.after["settle"] = [BUSY]
+
+        async with working(wrapped, serving(channel), until_idle=True) as here:
+            stopped = await here.ended()
+
+        assert sum(fact.already_applied for fact in here.said(Settled)) > 0
+        assert stopped.finished == 5
+        assert sent_once(channel, 5)
+        assert {row["attempt_count"] for row in database.rows("deliveries")} == {1}
+
+    async def test_a_claim_whose_answer_was_lost_is_sent_once(self, database: Database, store: Store) -> None:
+        given_many(database, 3)
+        channel = Told(Delivered())
+        broken, wrapped = faulty(store)
+        broken.after["start"] = [BUSY]
+
+        async with working(wrapped, serving(channel), lease=timedelta(seconds=1), until_idle=True) as here:
+            await until_async(lambda: len(database.rows("attempts")) == 3, "the claim nobody knows of")
+            database.advance(timedelta(seconds=2))
+            await completed(database, 3)
+
+        assert sent_once(channel, 3)
+        assert _news(here, "worker") == [DatabaseLost, DatabaseBack]
+        assert outcomes(database) == ["Unknown", "Delivered"] * 3
+
+    async def test_claims_go_on_when_it_answers_again(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+        given_many(sqlite, 3)
+        channel = Told(Delivered())
+        broken, wrapped = faulty(sqlite_store)
+        broken.before["start"] = [BUSY, BUSY]
+
+        async with working(wrapped, serving(channel)) as here:
+            await completed(sqlite, 3)
+
+        assert _news(here, "worker") == [DatabaseLost, DatabaseBack]
+
+
+def _news(here: Working, part: str) -> list[type]:
+    return [type(fact) for fact in here.facts if isinstance(fact, DatabaseLost | DatabaseBack) and fact.part == part]
+
+
+class TestAFailureThatLasts:
+    async def test_what_was_sent_is_settled_before_it_ends(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+        given_many(sqlite, 4)
+        channel = Told(after(0.2, Delivered()))
+        broken, wrapped = faulty(sqlite_store)
+        broken.before["start"] = [None, StoreError("no rights any more")]
+
+        async with working(wrapped, serving(channel), concurrency=6) as here:
+            with pytest.raises(StoreError, match="no rights"):
+                await here.ended()
+
+        assert states(sqlite) == {"Completed": 4}
+
+    async def test_a_settle_that_cannot_work_ends_the_worker_loudly(
+        self, sqlite: SqliteDatabase, sqlite_store: Store
+    ) -> None:
+        given_many(sqlite, 4)
+        broken, wrapped = faulty(sqlite_store)
+        broken.before["settle"] = [StoreError("no rights any more")]
+
+        async with working(wrapped, serving(Told(Delivered()))) as here:
+            with pytest.raises(StoreError, match="no rights"):
+                await here.ended()
+
+
+async def test_until_idle_waits_for_what_a_dead_worker_holds(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="test:a")
+    await given_lease(store, hold=timedelta(minutes=5))
+    channel = Told(Delivered())
+
+    async with working(store, serving(channel), until_idle=True) as here:
+        done, _ = await asyncio.wait([here.running], timeout=0.4)
+        assert not done
+        database.advance(timedelta(minutes=6))
+        await completed(database, 1)
+        stopped = await here.ended()
+
+    assert stopped.finished == 1
+    assert outcomes(database) == ["Unknown", "Delivered"]
+
+
+async def test_until_idle_does_not_wait_for_what_is_due_later(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    given_due_delivery(sqlite, to="test:a", deliver_at=sqlite.now() + timedelta(hours=1))
+
+    async with working(sqlite_store, serving(Told(Delivered())), until_idle=True) as here:
+        stopped = await here.ended()
+
+    assert stopped.finished == 0

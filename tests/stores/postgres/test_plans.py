@@ -1,0 +1,324 @@
+"""With a million finished deliveries behind it, every query goes by its index, and a claim stays as cheap as ever.
+
+The queries are asked by the real code, with the values that it gives them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.outcomes import Delivered, Failed, Refused
+from sendonce.domain.tokens import provider_token
+from sendonce.operations.explain import explain
+from sendonce.outbox.drafts import Draft
+from sendonce.outbox.outbox import Outbox
+from sendonce.outbox.statements import pyformat, queries
+from sendonce.queries import load
+from sendonce.stores.postgres import orchestrating
+from sendonce.stores.postgres.lanes import QUERIES
+from sendonce.stores.postgres.orchestrating import settle_on
+from sendonce.stores.postgres.store import PostgresStore
+from sendonce.stores.records import Filter
+from tests.given import HOLD, WORKER, expire, given_lease, result, settle_with
+from tests.servers.postgres import Server
+from tests.stores.postgres import million
+from tests.stores.postgres.plans import Mode, plan_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SQL = load("sendonce.stores.postgres") | queries("postgres")
+NAMES = {text: name for name, text in QUERIES.items()} | {
+    pyformat(text): name for name, text in queries("postgres").items()
+}
+
+# The index by which each query reaches the big tables, and the small ones that may grow.
+EXPECTED = {
+    "start": {"deliveries_due", "events_pkey"},
+    "lock_due": {"deliveries_due"},
+    "settle": {"attempts_pkey", "deliveries_pkey"},
+    "judge": {"attempts_pkey", "deliveries_pkey"},
+    "prove": {"deliveries_pkey"},
+    "find": {"findings_of"},
+    "cancel": {"deliveries_pkey"},
+    "renew": {"leases_pkey"},
+    "expired_leases": {"leases_expiry"},
+    "expired_claims": {"attempts_pkey", "deliveries_pkey", "events_pkey"},
+    "is_idle": {"deliveries_due", "attempts_pkey"},
+    "roll_up_counters": {"counters_pkey"},
+    "newest_generations": {"deliveries_pkey", "deliveries_once"},
+    "open_generations": {"deliveries_pkey"},
+    "close_dead_letters_of": {"dead_letters_delivery_id_key"},
+    "discard": {"dead_letters_pkey"},
+    "unpark": {"deliveries_parked"},
+    "status_counts": {
+        "deliveries_due",
+        "deliveries_in_doubt",
+        "deliveries_parked",
+        "attempts_pkey",
+        "dead_letters_open",
+    },
+    "event_window": {"events_pkey"},
+    "event_rows": {"events_pkey"},
+    "event_payload": {"events_pkey"},
+    "event_ids_of_key": {"events_key"},
+    "delivery_window": {"deliveries_pkey"},
+    "due_window": {"deliveries_due"},
+    "parked_window": {"deliveries_parked"},
+    "in_flight_ids": {"attempts_pkey"},
+    "dead_letter_window": {"dead_letters_pkey"},
+    "delivery_ids_of_event": {"deliveries_once"},
+    "delivery_rows": {"deliveries_pkey", "events_pkey"},
+    "delivery_ids_of_token": {"deliveries_pkey", "events_pkey"},
+    "attempts_of": {"attempts_pkey"},
+    "lease_of": {"attempts_pkey", "leases_pkey"},
+    "findings_of": {"findings_of"},
+    "open_dead_letter_window": {"dead_letters_open"},
+    "dead_letter_id_of": {"dead_letters_delivery_id_key"},
+    "dead_letter_rows": {"dead_letters_pkey", "deliveries_pkey", "events_pkey"},
+    "record_event": {"events_key", "subscription_types_pkey"},
+    "record_events": {"events_key"},
+    "find_events": {"events_key"},
+}
+# These touch small tables only, or do not read at all.
+SMALL = {
+    "register",
+    "beat",
+    "leave",
+    "release",
+    "log_operation",
+    "stop",
+    "lift_stop",
+    "park",
+    "add_subscription",
+    "add_subscription_types",
+    "set_subscription_state",
+    "remove_subscription_types",
+    "schema_version",
+    "namespace",
+    "live_workers",
+    "stops",
+    "subscriptions",
+    "fail_as_conflict",
+}
+
+Asked = dict[str, list[Mapping[str, object]]]
+
+
+@pytest.fixture(scope="module")
+def long_history(postgres_server: Server, postgres_template: str) -> Iterator[str]:
+    name = postgres_server.create_database(template=postgres_template)
+    million.fill(postgres_server.dsn(name))
+    yield postgres_server.dsn(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def no_history(postgres_server: Server, postgres_template: str) -> Iterator[str]:
+    """The same present, with nothing finished behind it."""
+    name = postgres_server.create_database(template=postgres_template)
+    million.fill(postgres_server.dsn(name), finished=0)
+    yield postgres_server.dsn(name)
+    postgres_server.drop_database(name)
+
+
+@pytest_asyncio.fixture
+async def store(long_history: str) -> AsyncIterator[PostgresStore]:
+    async with opened(long_history) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.connect(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def asked(long_history: str) -> Asked:
+    """Every query that the code has asked while it did everything it can do, with all the values it gave."""
+    seen: Asked = {}
+
+    def note(query: object, values: Mapping[str, object] | None) -> None:
+        name = NAMES.get(query) if isinstance(query, str) else None
+        if name is not None:
+            seen.setdefault(name, []).append(dict(values or {}))
+
+    ask = psycopg.AsyncConnection.execute
+
+    async def noting(self: Any, query: Any, values: Any = None, **options: Any) -> Any:
+        note(query, values)
+        return await ask(self, query, values, **options)
+
+    class Noting(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            note(query, params)
+            return super().execute(query, params, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psycopg.AsyncConnection, "execute", noting)
+        asyncio.run(do_everything(long_history))
+    with psycopg.connect(long_history, cursor_factory=Noting) as connection:
+        publish(connection)
+    return seen
+
+
+def publish(connection: psycopg.Connection) -> None:
+    outbox = Outbox()
+    for _ in range(2):
+        outbox.publish(connection, "order.created", {"n": 1}, key="new-1", to=["null:a", "null:b"])
+    outbox.publish_many(
+        connection, [Draft("order.created", {"n": n}, key=f"new-{n}", to="null:a") for n in range(2, 500)]
+    )
+
+
+async def do_everything(url: str) -> None:
+    async with opened(url) as store:
+        await work(store)
+        await operate(store)
+        await look(store)
+
+
+async def work(store: PostgresStore) -> None:
+    worker_id = await store.register("host:1", "1.0", 10)
+    await store.beat(worker_id, progressed=True)
+    lease = await given_lease(store, limit=500)
+    await store.renew([lease.id], HOLD)
+    outcomes = (Delivered("n"), Failed("503"), Refused("410"))
+    await store.settle([result(lease, outcomes[n % 3], of=n) for n in range(500)])
+    await store.settle([result(lease, Delivered("late"), of=1)])
+    await store.settle([result(lease, Refused("late"), of=1)])
+    await store.release([lease.id])
+    assert await expire(store)
+    await store.is_idle()
+    await store.roll_up_counters()
+    await store.stop("channel", "null", operator="ada", reason=None)
+    await store.start(WORKER, 10, HOLD)
+    await store.resume("channel", "null", operator="ada")
+    await store.leave(worker_id)
+
+
+async def operate(store: PostgresStore) -> None:
+    ids = [row.delivery_id for row in await store.dead_letters(Filter(limit=100))]
+    await store.open_generations(ids, kind="requeue", operator="ada", reason="test")
+    letters = [row.id for row in await store.dead_letters(Filter(limit=100))]
+    await store.discard(letters, operator="ada", reason="test")
+    waiting = await store.deliveries(Filter(status=DeliveryState.PENDING_RETRY, limit=50))
+    await store.cancel([row.id for row in waiting], operator="ada", reason="test")
+    added = await store.add_subscription(
+        tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada"
+    )
+    for state in ("paused", "active", "removed"):
+        await store.set_subscription_state(added, state, operator="ada", reason=None)
+
+
+async def look(store: PostgresStore) -> None:
+    await store.status()
+    since = datetime.now(UTC) - timedelta(hours=2)
+    for wanted in (Filter(), Filter(type="order.paid"), Filter(status=DeliveryState.COMPLETED, destination="null:a")):
+        await store.events(wanted)
+    for status in (None, *DeliveryState):
+        await store.deliveries(Filter(status=status))
+        await store.deliveries(Filter(status=status, type="order.created", since=since))
+    await store.deliveries(Filter(status=DeliveryState.PENDING, type="no.such"))
+    await store.dead_letters(Filter(reason=ReasonClass.EXPIRED))
+    newest = (await store.deliveries(Filter(limit=1)))[0]
+    token = provider_token(
+        await store.namespace(), newest.tenant, newest.type, newest.key, newest.destination, newest.corrections
+    )
+    assert await store.delivery_by_token(token) == newest
+    assert await store.payload(5) is not None
+    for words in ("order-000000077", "delivery:77", "dead-letter:5"):
+        await explain(store, words)
+
+
+def test_W18_every_query_is_asked_and_looked_at(asked: Asked) -> None:
+    assert EXPECTED.keys() | SMALL == SQL.keys()
+    assert EXPECTED.keys() <= asked.keys()
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_W18_at_a_million_deliveries_it_goes_by_its_index(
+    long_history: str, asked: Asked, name: str, mode: Mode
+) -> None:
+    for values in asked[name][:6]:
+        plan = plan_of(long_history, SQL[name], values, mode)
+
+        assert plan.scanned == set()
+        assert EXPECTED[name] <= plan.indexes
+
+
+async def test_W18_settling_writes_no_index(store: PostgresStore) -> None:
+    lease = await given_lease(store, limit=500)
+    results = [result(lease, Delivered(f"n-{n}"), of=n) for n in range(500)]
+
+    async with store.results.transaction() as connection:
+        await settle_on(connection, results)
+        cursor = await connection.execute(
+            "select relname, n_tup_upd, n_tup_hot_upd from pg_stat_xact_user_tables where n_tup_upd > 0"
+        )
+        updated = {name.removeprefix("sendonce_"): counts for name, *counts in await cursor.fetchall()}
+
+    assert updated == {"attempts": [500, 500], "deliveries": [500, 500]}
+
+
+async def blocks_read(store: PostgresStore) -> int:
+    """The blocks of our tables and indexes that claims have asked for until now."""
+    async with store.claims.connection() as connection:
+        await connection.execute("select pg_stat_force_next_flush()")
+    async with store.people.connection() as connection:
+        cursor = await connection.execute(
+            "select sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::bigint from pg_statio_user_tables"
+        )
+        row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def blocks_of_a_claim(store: PostgresStore) -> int:
+    before = await blocks_read(store)
+    lease = await given_lease(store, limit=100)
+    after = await blocks_read(store)
+    assert len(lease.claims) == 100
+    await settle_with(store, lease, Delivered())
+    return after - before
+
+
+async def test_W18_a_claim_reads_no_more_with_a_million_behind_it(
+    long_history: str, no_history: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orchestrating, "FULL_SCAN_SECONDS", 3600)
+    async with opened(no_history) as empty, opened(long_history) as full:
+        for store in (empty, full):
+            await given_lease(store, limit=100)
+        little, much = await blocks_of_a_claim(empty), await blocks_of_a_claim(full)
+
+    assert much <= 1.2 * little
+
+
+async def test_W18_a_claim_reads_no_more_under_an_old_snapshot(
+    long_history: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orchestrating, "FULL_SCAN_SECONDS", 3600)
+    async with opened(long_history) as store:
+        await given_lease(store, limit=100)
+        before = await blocks_of_a_claim(store)
+        with psycopg.connect(long_history) as old:
+            old.execute("set transaction isolation level repeatable read")
+            old.execute("select count(*) from sendonce_meta")
+            for _ in range(20):
+                await settle_with(store, await given_lease(store, limit=1000), Delivered())
+
+            after = await blocks_of_a_claim(store)
+
+    assert after <= 1.2 * before
