@@ -169,8 +169,9 @@ def _postgres_connection(url: str) -> "Iterator[psycopg.Connection]":
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]
-        raise StoreBusy(f"PostgreSQL cannot answer now ({cause})") from None
+        from sendonce.stores.postgres.lanes import cause_of
+
+        raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except psycopg.Error as error:
         raise StoreError(f"PostgreSQL refused it ({error.diag.message_primary or type(error).__name__})") from None
 
@@ -194,12 +195,16 @@ def _require_psycopg(url: str) -> None:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        conninfo_to_dict(url)
+        parts = conninfo_to_dict(url)
     except psycopg.Error:  # its message repeats the address, password and all
+        parts = {"port": "unreadable"}
+    host, port = str(parts.get("host") or ""), str(parts.get("port") or "")
+    # A password with an @ or a / in it reads like a host or a port, which errors would show.
+    if "@" in host[1:] or not all(each.isdecimal() for each in port.split(",") if each):
         raise ConfigError(
             "the database's address cannot be read; write postgresql://user:password@host:5432/name, with what is"
             " special in a password as %40 (@), %2F (/), %3A (:)"
-        ) from None
+        )
 
 
 def _require_file(url: str) -> None:

@@ -50,12 +50,15 @@ def array(values: Sequence[object]) -> str | None:
     """
     if not any([value is not None for value in values]):
         return None
+    if type(values[0]) is int:
+        return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
     return "{" + ",".join([_element(value) for value in values]) + "}"
 
 
 def _element(value: object) -> str:
     if value is None:
         return "NULL"
-    if not isinstance(value, str):
-        return str(value)
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    text = str(value)
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    return '"' + text.replace('"', '\\"') + '"'

@@ -32,9 +32,7 @@ def packaged(version: int) -> Path:
 
 def binaries_of(version: int) -> Path:
     """The folder of the server programs of one major version; what is installed comes first."""
-    return next((place for place in _installed() if major_version(place) == version), None) or packaged(
-        version
-    )
+    return next((place for place in _installed() if major_version(place) == version), None) or packaged(version)
 
 
 def major_version(bin_dir: Path) -> int:

@@ -45,9 +45,7 @@ class Server:
         """Make a database of a new name: empty, or a copy of `template`, which nobody may be connected to."""
         name = f"test_{uuid4().hex[:16]}"
         source = template or "template0"
-        self._execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(source))
-        )
+        self._execute(sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(source)))
         return name
 
     def drop_database(self, name: str) -> None:

@@ -54,9 +54,7 @@ def test_every_test_gets_an_empty_database(pg_dsn: str, postgres_server: Server)
     count = "select count(*) from pg_class where relnamespace = 'public'::regnamespace"
 
     assert answer(pg_dsn, count) == 0
-    assert answer(pg_dsn, "select current_database()") != answer(
-        postgres_server.dsn(), "select current_database()"
-    )
+    assert answer(pg_dsn, "select current_database()") != answer(postgres_server.dsn(), "select current_database()")
 
 
 def test_a_database_can_be_copied_and_dropped_while_in_use(postgres_server: Server) -> None:

@@ -60,7 +60,7 @@ def _record_portions(portions: Sequence[Portion], order: Order) -> Steps[list[Re
 def _record_portion(portion: Portion, order: Order) -> Steps[dict[int, Recorded]]:
     kinds: dict[Kind, int] = {}
     for _, entry in portion:
-        kinds.setdefault(_kind(entry), len(kinds))
+        kinds.setdefault(_kind(entry), len(kinds) + 1)
     rows = yield _record_events(portion, kinds, order)
     listening = {kind: count for kind, event_id, _, _, count, _ in rows if event_id is None}
     found: dict[int, Recorded] = {}
@@ -101,10 +101,10 @@ def _record_events(portion: Portion, kinds: dict[Kind, int], order: Order) -> St
     ]
     values: dict[str, Value] = {
         "numbers": array([n for n, _ in portion]),
+        "kind_types": array([type for _, type in kinds]),
+        "kind_tenants": array([tenant for tenant, _ in kinds]),
         "kinds": array([kinds[_kind(entry)] for _, entry in portion]),
         "content_digests": array([entry.digest.hex() for _, entry in portion]),
-        "tenants": array([event.tenant for event in events]),
-        "types": array([event.type for event in events]),
         "keys": array([event.key for event in events]),
         "subjects": array([event.subject for event in events]),
         "versions": array([event.version for event in events]),

@@ -65,21 +65,19 @@ select r.id,
   from recorded r;
 
 -- name: record_events
--- A whole batch in one round trip, each column a JSON list; a short list is filled up with nulls. What the keys were
--- used for before is looked up first, so that a key reused for different content is known before anything is written.
+-- A whole batch in one round trip, each column an array; one that is left out is filled up with nulls. Types and tenants
+-- are given once for each kind, because a batch is nearly always of one. What the keys were used for before is looked up first, so that a key reused for different content is known before anything is written.
 -- No row back for an event means that its key came in from elsewhere while this ran. A row without an id says how
 -- many subscriptions listen to the events of one kind (a type of a tenant). Events are matched by one text and not by
 -- three columns, because the planner would expect one match in all and choose a nested loop.
 with given as materialized (
-  select g.n, g.kind, g.content_digest, g.tenant, g.type, g.key, g.subject, g.version, g.payload, g.headers,
-         g.type || ' ' || length(g.tenant) || ' ' || g.tenant || g.key as identity,
+  select g.n, g.kind, g.content_digest, k.tenant, k.type, g.key, g.subject, g.version, g.payload, g.headers,
+         k.type || ' ' || length(k.tenant) || ' ' || k.tenant || g.key as identity,
          coalesce(g.deliver_at, now()) as deliver_at, g.expires_at, g.if_unsure
     from unnest(
            cast(cast(:numbers as text) as int[]),
            cast(cast(:kinds as text) as int[]),
            cast(cast(:content_digests as text) as uuid[]),
-           cast(cast(:tenants as text) as text[]),
-           cast(cast(:types as text) as text[]),
            cast(cast(:keys as text) as text[]),
            cast(cast(:subjects as text) as text[]),
            cast(cast(:versions as text) as bigint[]),
@@ -88,8 +86,9 @@ with given as materialized (
            cast(cast(:deliver_at as text) as timestamptz[]),
            cast(cast(:expires_at as text) as timestamptz[]),
            cast(cast(:if_unsure as text) as text[])
-         ) as g(n, kind, content_digest, tenant, type, key, subject, version, payload, headers, deliver_at,
-                expires_at, if_unsure)
+         ) as g(n, kind, content_digest, key, subject, version, payload, headers, deliver_at, expires_at, if_unsure)
+    join unnest(cast(cast(:kind_types as text) as text[]), cast(cast(:kind_tenants as text) as text[]))
+         with ordinality as k(type, tenant, kind) on k.kind = g.kind
 ),
 known as materialized (
   select g.n, v.id, v.content_digest = g.content_digest as is_same

@@ -47,7 +47,7 @@ async def translated() -> AsyncIterator[None]:
     except psycopg.DataError as error:
         raise BadValue(f"the database refused a value ({type(error).__name__})") from None
     except (psycopg.OperationalError, psycopg.InterfaceError, errors.TransactionRollback) as error:
-        raise StoreBusy(f"PostgreSQL cannot answer now ({_cause(error)})") from None
+        raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except (TimeoutError, OSError) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({type(error).__name__})") from None
     except psycopg.Error as error:
@@ -132,8 +132,9 @@ def _words(error: psycopg.Error) -> str:
     return (error.diag.message_primary or type(error).__name__)[:200]
 
 
-def _cause(error: psycopg.Error) -> str:
+def cause_of(error: psycopg.Error) -> str:
     """What is known of a failure without what may be secret: connection errors name hosts and users, never values."""
     if error.sqlstate:
         return f"{type(error).__name__}, {error.sqlstate}"
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]
+    said = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]  # tabs: advice
+    return (said or [type(error).__name__])[-1][:200]
