@@ -1,0 +1,22 @@
+"""One short round of every benchmark, so that none of them rots. Nothing is judged by its speed here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_every_benchmark_runs() -> None:
+    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", "--deliveries", "3000", "--behind", "2000"]
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
+
+    assert run.returncode == 0, run.stderr[-2000:]
+    for bar in ("drain x1: ours / floor 2", "drain x2: ours / floor 2", "publish many: ours / COPY",
+                "latency p99: ours / floor 2", "claim of 100: ratio behind / nothing", "SQLite: ours / bare script"):  # fmt: skip
+        assert bar in run.stdout
