@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,12 +12,16 @@ from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Settled
 from sendonce.stores.ports import Store
 from tests.engine.faults import faulty
-from tests.engine.rig import Asked, Told, Working, after, given_many, serving, working
+from tests.engine.rig import QUICK, Asked, Told, Working, after, given_many, serving, working
 from tests.given import expire, given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
 from tests.stores.databases import Database, SqliteDatabase
 
 BUSY = StoreBusy("away")
+# What has expired is due again before anybody could look whether nothing is due.
+AT_ONCE = replace(
+    QUICK, first_delay=timedelta(microseconds=1), longest_delay=timedelta(microseconds=1), doubt_wait=timedelta(0)
+)
 
 
 def states(database: Database) -> Counter[str]:
@@ -269,7 +274,7 @@ class TestABusyDatabase:
         broken, wrapped = faulty(store)
         broken.after["start"] = [BUSY]
 
-        async with working(wrapped, serving(channel), lease=timedelta(seconds=1), until_idle=True) as here:
+        async with working(wrapped, serving(channel), lease=timedelta(seconds=1)) as here:
             await until_async(lambda: len(database.rows("attempts")) == 3, "the claim nobody knows of")
             database.advance(timedelta(seconds=2))
             await completed(database, 3)
@@ -324,7 +329,7 @@ async def test_until_idle_waits_for_what_a_dead_worker_holds(database: Database,
     await given_lease(store, hold=timedelta(minutes=5))
     channel = Told(Delivered())
 
-    async with working(store, serving(channel), until_idle=True) as here:
+    async with working(store, serving(channel), policy=AT_ONCE, until_idle=True) as here:
         done, _ = await asyncio.wait([here.running], timeout=0.4)
         assert not done
         database.advance(timedelta(minutes=6))

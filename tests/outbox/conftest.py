@@ -1,4 +1,4 @@
-"""Migrated databases, copied from one template per session, and a caller on each kind of connection."""
+"""Empty databases with our tables, and a caller on each kind of connection."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.outbox.callers import POSTGRES, SQLITE, Caller, Opener
-from tests.outbox.databases import Address, fill_postgres, new_sqlite
+from tests.outbox.databases import Address, empty_postgres, fill_postgres, new_sqlite
 from tests.servers.postgres import Server
 
 SQLITE_KINDS = [pytest.param((opener, "sqlite"), id=f"sqlite-{name}") for name, opener in SQLITE.items()]
@@ -19,19 +19,18 @@ DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: Server) -> Iterator[str]:
-    """The name of a migrated database that nobody is connected to."""
+def migrated_postgres(postgres_server: Server) -> Iterator[Address]:
+    """One database for all tests of this process: making one for each would take longer than all the tests."""
     name = postgres_server.create_database()
     fill_postgres(postgres_server.dsn(name))
-    yield name
+    yield Address(postgres_server.dsn(name), "postgresql")
     postgres_server.drop_database(name)
 
 
 @pytest.fixture
-def postgres_address(postgres_server: Server, postgres_template: str) -> Iterator[Address]:
-    name = postgres_server.create_database(template=postgres_template)
-    yield Address(postgres_server.dsn(name), "postgresql")
-    postgres_server.drop_database(name)
+def postgres_address(migrated_postgres: Address) -> Address:
+    empty_postgres(migrated_postgres)
+    return migrated_postgres
 
 
 @pytest.fixture

@@ -92,6 +92,23 @@ def fill_postgres(dsn: str) -> None:
         connection.execute(OWN_TABLE.encode())
 
 
+def empty_postgres(address: Address) -> None:
+    """Take out everything that a test before has written; whoever is still connected is cut off."""
+    with psycopg.connect(address.url, autocommit=True) as connection:
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        spoilt = "select 1 where to_regclass('sendonce_events') is null or exists ("
+        spoilt += "select 1 from pg_constraint where conname = 'trouble')"
+        if connection.execute(spoilt.encode()).fetchone():
+            connection.execute("drop schema public cascade; create schema public")
+            fill_postgres(address.url)
+        tables = "events, contents, deliveries, subscriptions, subscription_types, subscription_secrets"
+        named = ", ".join(f"sendonce_{table}" for table in tables.split(", "))
+        connection.execute(f"truncate {named}, memos restart identity".encode())
+
+
 @contextmanager
 def recording(address: Address, **settings: Any) -> Iterator[Any]:
     """A caller's plain connection, sqlite3 or psycopg, that is committed at the end."""

@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
     kind: str
     table: str | None
-    index: str | None
+    via: str | None
     has_condition: bool
 
 
@@ -38,12 +38,12 @@ class Plan(NamedTuple):
     def scanned(self) -> set[str]:
         """What is read from end to end: big tables, and indexes that hold all of a big table's rows."""
         tables = {step.table for step in self.steps if step.kind == "Seq Scan" and step.table in BIG}
-        return tables | {step.index for step in self.steps if step.index in WHOLE and not step.has_condition}
+        return tables | {step.via for step in self.steps if step.via in WHOLE and not step.has_condition}
 
     @property
     def indexes(self) -> set[str]:
         """The indexes that are used on the way to rows, and to find out about a key, without our prefix."""
-        return {step.index.removeprefix("sendonce_") for step in self.steps if step.index}
+        return {step.via.removeprefix("sendonce_") for step in self.steps if step.via}
 
 
 def plan_of(url: str, query: str, values: Mapping[str, object], mode: Mode) -> Plan:

@@ -294,7 +294,9 @@ async def test_W6_nobody_but_the_orchestrator_can_start(roles: Roles, database: 
     seen = roles.under(database.url, role)
     store = await seen.open()
 
-    with pytest.raises(StoreError, match=r"this database role may not do that \(permission denied for .*\); see: sendonce"):
+    with pytest.raises(
+        StoreError, match=r"this database role may not do that \(permission denied for .*\); see: sendonce"
+    ):
         await store.start(WORKER, 1, HOLD)
 
     await seen.close()

@@ -247,15 +247,17 @@ def test_W18_every_query_is_asked_and_looked_at(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-@pytest.mark.parametrize("name", EXPECTED)
-def test_W18_at_a_million_deliveries_it_goes_by_its_index(
-    long_history: str, asked: Asked, name: str, mode: Mode
-) -> None:
-    for values in asked[name][:6]:
-        plan = plan_of(long_history, SQL[name], values, mode)
+def test_W18_at_a_million_deliveries_every_query_goes_by_its_index(long_history: str, asked: Asked, mode: Mode) -> None:
+    scanned: dict[str, set[str]] = {}
+    missing: dict[str, set[str]] = {}
+    for name, indexes in EXPECTED.items():
+        for values in asked[name][:6]:
+            plan = plan_of(long_history, SQL[name], values, mode)
+            scanned[name] = scanned.get(name, set()) | plan.scanned
+            missing[name] = missing.get(name, set()) | (indexes - plan.indexes)
 
-        assert plan.scanned == set()
-        assert EXPECTED[name] <= plan.indexes
+    assert {name: tables for name, tables in scanned.items() if tables} == {}
+    assert {name: indexes for name, indexes in missing.items() if indexes} == {}
 
 
 async def test_W18_settling_writes_no_index(store: PostgresStore) -> None:
@@ -278,7 +280,7 @@ async def blocks_read(store: PostgresStore) -> int:
         await connection.execute("select pg_stat_force_next_flush()")
     async with store.people.connection() as connection:
         cursor = await connection.execute(
-            "select sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::bigint from pg_statio_user_tables"
+            "select sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int from pg_statio_user_tables"
         )
         row = await cursor.fetchone()
     assert row is not None

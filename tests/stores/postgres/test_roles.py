@@ -241,7 +241,12 @@ async def test_M10_the_operator_stops_and_resumes(database: PostgresDatabase, un
 async def test_M10_the_operator_keeps_subscriptions(database: PostgresDatabase, under: Under) -> None:
     store, engine = await under("operator").open(), await under("orchestrator").open()
     added = await store.add_subscription(
-        tenant="", types=["memo.*", "memo.created"], destination="null:hook", policy=None, description="d", operator="ada"
+        tenant="",
+        types=["memo.*", "memo.created"],
+        destination="null:hook",
+        policy=None,
+        description="d",
+        operator="ada",
     )
     await store.set_subscription_state(added, "paused", operator="ada", reason="theirs is down")
     given_event(database)
@@ -333,9 +338,7 @@ async def test_M10_only_the_operator_of_those_who_look_reads_payloads(database: 
         await (await under("reader").open()).payload(event_id)
 
 
-async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(
-    database: PostgresDatabase, under: Under
-) -> None:
+async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(database: PostgresDatabase, under: Under) -> None:
     """The function that parks runs with its owner's rights, and triggers decide by what they read."""
     active = subscribe(database, "memo.created")
     given_event(database)

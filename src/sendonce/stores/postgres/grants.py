@@ -29,8 +29,8 @@ grant select on sendonce_meta to {all};
 grant insert, select on sendonce_events to {app};
 grant insert (event_id, corrections, destination_hash, content), select (event_id, destination_hash, corrections)
   on sendonce_contents to {app};
-grant insert (event_id, subscription_id, next_attempt_at, expires_at, destination, destination_hash, has_content, if_unsure)
-  on sendonce_deliveries to {app};
+grant insert (event_id, subscription_id, next_attempt_at, expires_at, destination, destination_hash, has_content,
+  if_unsure) on sendonce_deliveries to {app};
 grant select (id, event_id, destination, destination_hash, generation) on sendonce_deliveries to {app};
 grant select on sendonce_subscriptions, sendonce_subscription_types to {app};
 
@@ -63,13 +63,15 @@ grant update (closed_at, closed_as, closed_by) on sendonce_dead_letters to {oper
 grant insert on sendonce_operations to {operator};
 grant insert, delete on sendonce_stops to {operator};
 grant insert on sendonce_subscriptions to {operator};
-grant update (state, state_reason, updated_at, policy, description, destination) on sendonce_subscriptions to {operator};
+grant update (state, state_reason, updated_at, policy, description, destination) on sendonce_subscriptions
+  to {operator};
 grant insert, delete on sendonce_subscription_types to {operator};
 grant insert, delete on sendonce_subscription_secrets to {operator};
 
 -- janitor: old content and old finished rows
-grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts, sendonce_dead_letters,
-  sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters to {janitor};
+grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts,
+  sendonce_dead_letters, sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters
+  to {janitor};
 grant update (payload, headers, subject) on sendonce_events to {janitor};
 grant update (content) on sendonce_contents to {janitor};
 grant insert on sendonce_operations, sendonce_counters to {janitor};
@@ -85,8 +87,7 @@ def sql(prefix: str = "sendonce_") -> str:
     names = {role: f'"{prefix}{role}"' for role in ROLES}
     every = ", ".join(names.values())
     create = "\n".join(
-        f"  if not exists (select 1 from pg_roles where rolname = '{prefix}{role}') then\n"
-        f"    create role {names[role]} nologin;\n  end if;"
+        f"  if to_regrole('{names[role]}') is null then\n    create role {names[role]} nologin;\n  end if;"
         for role in ROLES
     )
     enter = f"  execute format('grant usage on schema %I to {every}', current_schema());"

@@ -29,6 +29,16 @@ _NETWORK = {
 }
 
 
+# What passes by itself: lost connections, deadlocks, full disks, a server that is read-only until a failover is done.
+_PASSING = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.TransactionRollback,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+)
+
+
 class BadValue(StoreError):
     """The database refused a value, not the rules: somebody's text or number is out of its range."""
 
@@ -46,7 +56,9 @@ async def translated() -> AsyncIterator[None]:
         raise NotAllowed(f"the database refused it ({error.diag.constraint_name or _words(error)})") from None
     except psycopg.DataError as error:
         raise BadValue(f"the database refused a value ({type(error).__name__})") from None
-    except (psycopg.OperationalError, psycopg.InterfaceError, errors.TransactionRollback) as error:
+    except UnicodeError:
+        raise BadValue("the database refused a value (not UTF-8)") from None
+    except _PASSING as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except (TimeoutError, OSError) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({type(error).__name__})") from None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
+from sendonce.errors import StoreBusy
 from sendonce.stores.evidence import Seen, evidence_of
 from sendonce.stores.ports import Started
 from sendonce.stores.postgres.columns import columns_of
@@ -39,8 +40,14 @@ class Orchestrating(Lanes):
         lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
         claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
         self.watermark = (until, until_id) if len(claims) + held >= limit else None
-        parked = await self._park() if held else 0
-        return Started(Lease(lease_id, claims) if claims else None, parked)
+        lease = Lease(lease_id, claims) if claims else None
+        try:
+            parked = await self._park() if held else 0
+        except StoreBusy:
+            if lease is None:
+                raise
+            parked = 0  # what was leased is ours to send; what is to be parked is met again
+        return Started(lease, parked)
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         """See OrchestratorStore."""

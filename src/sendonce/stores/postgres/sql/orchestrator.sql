@@ -63,7 +63,8 @@ l as (
    where a.ids is not null
 )
 select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destination,
-       coalesce(s.destination, u.destination), e.payload, x.content, e.headers, e.subject, e.version, e.created_at,
+       coalesce(s.destination, u.destination), case when u.has_content and x.content is null then null else e.payload end,
+       x.content, e.headers, e.subject, e.version, e.created_at,
        u.subscription_id, s.state, s.policy, u.if_unsure, u.attempt_count, u.deferred_count, u.corrections,
        u.generation, u.in_doubt, u.proven_at is not null, u.notification_id,
        extract(epoch from u.expires_at - now())::float8,

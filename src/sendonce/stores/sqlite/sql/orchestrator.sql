@@ -4,7 +4,8 @@
 -- name: claim_due
 -- The columns of a claim. Walks the index of due times, so the oldest come first without a sort.
 select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destination,
-       coalesce(s.destination, d.destination), e.payload, x.content, e.headers, e.subject, e.version,
+       coalesce(s.destination, d.destination), case when d.has_content and x.content is null then null else e.payload end,
+       x.content, e.headers, e.subject, e.version,
        e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count, d.deferred_count,
        d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
        (d.expires_at - :now) / 1e6
