@@ -20,7 +20,7 @@ from tests.stores.databases import SqliteDatabase
 @pytest.mark.parametrize(
     ("url", "path"),
     [
-        ("sqlite:///work/notes.db", "work/notes.db"),
+        ("sqlite:///books/notes.db", "books/notes.db"),
         ("sqlite:////var/notes.db", "/var/notes.db"),
         ("notes.db", "notes.db"),
         ("sqlite://", ":memory:"),
