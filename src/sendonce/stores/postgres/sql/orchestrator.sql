@@ -17,15 +17,7 @@ c as materialized (
               else (select s.state in ('paused', 'disabled') from sendonce_subscriptions s where s.id = d.subscription_id)
          end
          or case when not (select exists (select 1 from sendonce_stops)) then false
-                 else exists (
-                   select 1 from sendonce_stops t
-                    where (t.scope = 'channel' and t.value = split_part(coalesce(
-                            (select s.destination from sendonce_subscriptions s where s.id = d.subscription_id),
-                            d.destination), ':', 1))
-                       or (t.scope = 'destination' and (t.value = d.destination or t.value =
-                            (select s.destination from sendonce_subscriptions s where s.id = d.subscription_id)))
-                       or (t.scope = 'tenant' and t.value =
-                            (select e.tenant from sendonce_events e where e.id = d.event_id)))
+                 else sendonce_stop_of(d.event_id, d.subscription_id, d.destination) is not null
          end as held
     from sendonce_deliveries d
    where d.next_attempt_at <= now()
