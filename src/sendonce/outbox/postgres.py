@@ -36,8 +36,10 @@ def _record_one(entry: Entry, order: Order) -> Steps[Recorded]:
         "subject": event.subject,
         "payload": event.payload,
         "headers": event.headers,
-        "destinations": _document(_destinations(event)),
-        "patterns": _document(event.patterns),
+        "destination_hashes": array([one.hash.hex() for one in event.destinations]),
+        "destinations": array([one.uri for one in event.destinations]),
+        "contents": array([one.content for one in event.destinations]),
+        "patterns": array(event.patterns),
         "deliver_at": _moment(event.deliver_at),
         "expires_at": _moment(event.expires_at),
         "if_unsure": event.if_unsure,
@@ -136,16 +138,6 @@ def _find(entries: Portion) -> Statement:
         for n, entry in entries
     ]
     return Statement(queries("postgres")["find_events"], {"events": _document(wanted)})
-
-
-def _destinations(event: NewEvent) -> list[dict[str, str]]:
-    rows = []
-    for one in event.destinations:
-        row = {"destination_hash": one.hash.hex(), "destination": one.uri}
-        if one.content is not None:
-            row["content"] = one.content
-        rows.append(row)
-    return rows
 
 
 def _kind(entry: Entry) -> Kind:

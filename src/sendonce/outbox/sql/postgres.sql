@@ -17,14 +17,17 @@ with recorded as (
 ),
 named as materialized (
   select n.destination_hash, n.destination, n.content
-    from json_to_recordset(cast(cast(:destinations as text) as json))
-      as n(destination_hash uuid, destination text, content text)
+    from unnest(
+           cast(cast(:destination_hashes as text) as uuid[]),
+           cast(cast(:destinations as text) as text[]),
+           cast(cast(:contents as text) as text[])
+         ) as n(destination_hash, destination, content)
 ),
 subscribed as (
   select distinct s.id, 'subscription:' || s.id as destination
     from sendonce_subscription_types t
     join sendonce_subscriptions s on s.id = t.subscription_id
-   where t.pattern = any(array(select json_array_elements_text(cast(cast(:patterns as text) as json))))
+   where t.pattern = any(cast(cast(:patterns as text) as text[]))
      and t.tenant = cast(:tenant as text)
      and s.state <> 'removed'
 ),
