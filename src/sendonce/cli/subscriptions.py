@@ -57,7 +57,9 @@ def _add_add(parser: Parser) -> None:
     )
     parser.add_argument("--to", required=True, metavar="URI", help="where its deliveries go")
     parser.add_argument("--tenant", type=values.tenant, default="", metavar="NAME", help="whose events (default: none)")
-    parser.add_argument("--policy", metavar="JSON", help='its own limits, like {"max_attempts": 5, "deadline": "2h"}')
+    parser.add_argument(
+        "--policy", metavar="JSON", help='its own limits, like {"max_attempts": 5, "longest_delay": "10m"}'
+    )
     parser.add_argument("--description", metavar="TEXT", help="what it is for")
     add_operator(parser, reason=False)
     add_json(parser)

@@ -28,7 +28,6 @@ class Policy:
     timeout: timedelta = timedelta(seconds=10)
     doubt_wait: timedelta = timedelta(seconds=30)
     retry_after_cap: timedelta = timedelta(hours=1)
-    deadline: timedelta | None = None
     if_unsure: IfUnsure = IfUnsure.RESEND
 
     def __post_init__(self) -> None:
@@ -43,12 +42,10 @@ class Policy:
         for name in ("doubt_wait", "retry_after_cap"):
             if not timedelta(0) <= getattr(self, name) <= timedelta(days=30):
                 raise ConfigError(f"{name} must be between zero and 30 days")
-        if self.deadline is not None and self.deadline <= timedelta(0):
-            raise ConfigError("deadline must be above zero; leave it out for none")
 
 
 DEFAULT_POLICY = Policy()
-_DURATIONS = {"first_delay", "longest_delay", "timeout", "doubt_wait", "retry_after_cap", "deadline"}
+_DURATIONS = {"first_delay", "longest_delay", "timeout", "doubt_wait", "retry_after_cap"}
 
 
 def override(policy: Policy, settings: Mapping[str, object]) -> Policy:
@@ -93,7 +90,7 @@ def spread_of(delivery_id: int, attempt: int) -> float:
 def _read(name: str, value: object) -> object:
     try:
         if name in _DURATIONS:
-            return None if value is None and name == "deadline" else parse_duration(value)
+            return parse_duration(value)
         if name == "if_unsure":
             return IfUnsure(str(value))
         if isinstance(value, bool) or not isinstance(value, int | float):
