@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 POINTS = (
     "worker.after_claim",
+    "sender.before_look_up",
+    "sender.after_look_up",
     "sender.before_send",
     "sender.after_send",
     "worker.before_settle",

@@ -1,10 +1,14 @@
-"""SQL in files: one name per query, loaded once, with `:name` parameters turned into what a driver wants."""
+"""SQL in files: one name per query, loaded once, with `:name` parameters turned into what a driver wants.
+
+What several queries of a file share is written once, under `-- part: name`, and taken in by `:(name)`.
+"""
 
 import re
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-_HEADER = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (name|part): ([a-z_]+)$", re.MULTILINE)
+_PART = re.compile(r":\(([a-z_]+)\)")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
@@ -12,13 +16,17 @@ _SPACES = re.compile(r"\s+")
 
 def split(text: str) -> dict[str, str]:
     """Split a .sql file at its `-- name:` lines."""
-    parts = _HEADER.split(text)[1:]
-    names, bodies = parts[::2], parts[1::2]
+    found = _HEADER.split(text)[1:]
+    kinds, names, bodies = found[::3], found[1::3], found[2::3]
     if len(set(names)) != len(names):
         raise ValueError("two queries share one name")
     # One space instead of many: psycopg caches its reading of a query only when that is short enough.
-    bodies = [_SPACES.sub(" ", _COMMENT.sub("", body)).strip().rstrip(";") for body in bodies]
-    return dict(zip(names, bodies, strict=True))
+    plain = {
+        name: _SPACES.sub(" ", _COMMENT.sub("", body)).strip().rstrip(";")
+        for name, body in zip(names, bodies, strict=True)
+    }
+    parts = {name: plain.pop(name) for kind, name in zip(kinds, names, strict=True) if kind == "part"}
+    return {name: _PART.sub(lambda match: parts[match[1]], body) for name, body in plain.items()}
 
 
 def load(package: str, folder: str = "sql") -> dict[str, str]:

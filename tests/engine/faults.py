@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from sendonce.domain.attempts import Result, Verdict
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.stores.ports import Started, Store
 
 
@@ -24,10 +25,10 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
         self.on_start(limit)
         self._begin("start")
-        started = await self._store.start(worker_id, limit, hold)
+        started = await self._store.start(worker_id, limit, hold, limits)
         self._end("start")
         return started
 

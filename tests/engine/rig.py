@@ -145,7 +145,7 @@ async def working(
     worker_id = await store.register("here", "1", settings.concurrency)
     worker = Worker(
         orchestrator, store, channels, policies, book, settings,
-        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell,
+        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,
     )  # fmt: skip
     keeper = Keeper(
         store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append

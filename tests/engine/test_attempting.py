@@ -1,12 +1,14 @@
 """One attempt: every branch between a claim and an outcome."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sendonce.domain.attempts import Claim
+from sendonce.domain.attempts import Claim, Report, resolve
+from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.outcomes import (
     Accepted,
+    CannotTell,
     Deferred,
     Delivered,
     Failed,
@@ -18,10 +20,11 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.engine.attempting import Attempting
+from sendonce.engine.attempting import HELD, Attempting
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told, serving
 
+FOUND = "found by a look-up; not sent again"
 HOLDING = Policy(if_unsure=IfUnsure.HOLD)
 BAD_WAITS = [Failed("503", retry_after=30), Deferred("429", again_in="soon")]  # type: ignore[arg-type]
 
@@ -33,7 +36,8 @@ def claim_of(**changes: object) -> Claim:
 async def attempted(
     channel: Told, claim: Claim, policy: Policy = QUICK, *, seconds: float = 5.0
 ) -> tuple[Outcome, bool]:
-    return await Attempting(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
+    attempted = await Attempting(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
+    return attempted.outcome, attempted.cleared
 
 
 @pytest.mark.parametrize(
@@ -124,9 +128,11 @@ async def test_nothing_is_written_when_too_little_of_the_lease_is_left() -> None
 
 class TestInDoubt:
     async def test_found_is_delivered_without_a_send(self) -> None:
-        channel = Asked(Delivered("second"), answers=[Found("first")])
+        at = datetime(2026, 5, 4, tzinfo=UTC)
+        channel = Asked(Delivered("second"), answers=[Found("first", at)])
 
-        assert await attempted(channel, claim_of(in_doubt=True)) == (Delivered("first"), False)
+        found = Delivered("first", FOUND, sent_at=at)
+        assert await attempted(channel, claim_of(in_doubt=True)) == (found, False)
         assert channel.sent == []
 
     async def test_found_without_an_id_keeps_the_one_that_is_known(self) -> None:
@@ -134,7 +140,34 @@ class TestInDoubt:
 
         outcome, _ = await attempted(channel, claim_of(in_doubt=True, notification_id="known"))
 
-        assert outcome == Delivered("known")
+        assert outcome == Delivered("known", FOUND)
+
+    async def test_R18_found_without_any_id_is_known_by_the_token(self) -> None:
+        channel = Asked(Delivered("second"), answers=[Found()])
+
+        outcome, _ = await attempted(channel, claim_of(in_doubt=True))
+
+        assert outcome == Delivered(channel.asked[0].token, FOUND)
+
+    async def test_R18_what_can_be_asked_about_is_not_sent_without_an_id(self) -> None:
+        outcome, _ = await attempted(Asked(Delivered(), answers=[NotFound()]), claim_of())
+
+        assert isinstance(outcome, Unknown)
+        assert outcome.code == "no_provider_id"
+
+    async def test_what_can_never_be_told_is_repeated_where_that_is_safe(self) -> None:
+        channel = Asked(Delivered("n-1"), answers=[CannotTell("no_id", is_safe_to_repeat=True)])
+
+        assert await attempted(channel, claim_of(in_doubt=True), HOLDING) == (Delivered("n-1"), False)
+
+    async def test_what_can_never_be_told_is_held_where_a_repeat_is_not_wanted(self) -> None:
+        channel = Asked(Delivered("n-1"), answers=[CannotTell("too_old")])
+        attempting = Attempting(serving(channel), "here")
+
+        told = await attempting.attempt(claim_of(in_doubt=True), HOLDING, lambda _: 5.0)
+
+        assert (told.outcome, told.cannot_be_asked, channel.sent) == (HELD, True, [])
+        assert resolve(Report(claim_of(), 1, *told), HOLDING, can_look_up=True).decision.reason is ReasonClass.IN_DOUBT
 
     async def test_not_found_clears_the_doubt_and_sends(self) -> None:
         channel = Asked(Failed("503"), answers=[NotFound()])

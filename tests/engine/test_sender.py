@@ -32,7 +32,7 @@ class Sending:
             Policies(policy),
             concurrency=concurrency,
             longest_send=4.0,
-            on_report=self.reports.append,
+            on_report=lambda report, _: self.reports.append(report),
         )
         self._numbers = 0
 

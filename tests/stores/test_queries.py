@@ -15,12 +15,15 @@ PACKAGES = ["sendonce.stores.postgres", "sendonce.stores.sqlite"]
 # SQLite has no writable CTE and no arrays, so one statement of PostgreSQL is several of its own.
 SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "start": {"claim_due", "open_lease", "mark_in_progress", "open_attempts"},
+    "start_waiting": {"claim_waiting", "breakers"},
+    "lock_due": {"front_due"},
+    "lock_waiting": {"front_waiting"},
+    "take_tokens": {"tokens_of", "set_tokens"},
     "settle": {"make_results", "clear_results", "add_result", "drop_result", "close_attempts", "move_deliveries"}
     | {"add_dead_letters", "count"},
     "open_generations": {"open_generation"},
 }
-# Its claim has the write lock already, so what is to be parked needs no lock of its own.
-ONLY_POSTGRES = {"lock_due"}
+ONLY_POSTGRES: set[str] = set()
 # The writing parts of cancel and of rolling up counters, and the migrator's bookkeeping.
 ONLY_SQLITE = {"add_cancelled", "counters_to_roll_up", "drop_counters", "has_meta", "set_schema_version"}
 

@@ -4,6 +4,7 @@ from sendonce.channels.protocol import Asking, Channel, Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import (
     Accepted,
+    CannotTell,
     Deferred,
     Delivered,
     Failed,
@@ -19,6 +20,7 @@ from sendonce.domain.outcomes import (
 __all__ = [
     "Accepted",
     "Asking",
+    "CannotTell",
     "Channel",
     "Channels",
     "Deferred",

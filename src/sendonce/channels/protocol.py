@@ -1,8 +1,9 @@
 """What a channel is: one method that tries once and tells the truth, and optionally one that asks."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from sendonce.channels.credentials import NONE, Credentials
 from sendonce.domain.attempts import Claim
 from sendonce.domain.outcomes import LookUp, Outcome
 from sendonce.domain.tokens import provider_token
@@ -11,11 +12,12 @@ from sendonce.domain.tokens import provider_token
 class Message:
     """What is sent: the same for every attempt of one delivery, but for `attempt`."""
 
-    __slots__ = ("_claim", "_namespace")
+    __slots__ = ("_claim", "_namespace", "credentials")
 
-    def __init__(self, claim: Claim, namespace: str) -> None:
+    def __init__(self, claim: Claim, namespace: str, credentials: Credentials = NONE) -> None:
         self._claim = claim
         self._namespace = namespace
+        self.credentials = credentials
 
     @property
     def token(self) -> str:
@@ -101,10 +103,20 @@ class Channel(Protocol):
 
 @runtime_checkable
 class Asking(Protocol):
-    """A channel whose other side can be asked whether it has a message."""
+    """A channel whose other side can be asked whether it has a message.
+
+    An attribute `remembers` (a timedelta) says for how long it can; without one it never forgets.
+    What it sends counts as sent only with the other side's id for it.
+    """
 
     async def send(self, message: Message, *, timeout: float) -> Outcome: ...
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         """Ask by the message's token or its provider's id. NotFound only when the answer is sure."""
         ...
+
+
+def memory_of(channel: Asking) -> timedelta | None:
+    """For how long the other side can be asked about a message; None for ever."""
+    remembers = getattr(channel, "remembers", None)
+    return remembers if isinstance(remembers, timedelta) else None

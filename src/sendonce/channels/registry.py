@@ -1,20 +1,19 @@
-"""Which channel serves which scheme, with its own policy where it has one. Users add theirs with a decorator."""
+"""Which channel serves which addresses, with its own policy where it has one. Users add theirs with a decorator."""
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from sendonce.channels.protocol import Asking, Channel
+from sendonce.channels.serving import Serving
 from sendonce.domain.outcomes import Outcome
 from sendonce.errors import ConfigError
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 Registered = TypeVar("Registered")
 
 
 class Channels:
-    """The channels of one worker, by scheme.
+    """The channels of one worker, by the scheme they serve, or by the beginning of the addresses.
 
     >>> channels = Channels()
     >>> @channels.channel("sms", if_unsure="hold")
@@ -26,9 +25,10 @@ class Channels:
         self._channels: dict[str, Channel] = {}
         self._asking: dict[str, Asking] = {}
         self._settings: dict[str, Mapping[str, object]] = {}
+        self._serving = Serving()
 
     def channel(self, *schemes: str, **policy: object) -> Callable[[Registered], Registered]:
-        """Register an async function, a class or an object with `send` for these schemes; policy settings by name."""
+        """Register an async function, a class or an object with `send`, as `add` does."""
 
         def register(target: Registered) -> Registered:
             self.add(_as_channel(target), *schemes, **policy)
@@ -37,13 +37,15 @@ class Channels:
         return register
 
     def add(self, channel: Channel, *schemes: str, **policy: object) -> None:
-        """Register a channel for these schemes. A later one replaces an earlier one."""
+        """Register a channel for schemes like `sms` or beginnings like `https://runner.example/`; policy by name.
+
+        A later one replaces an earlier one; a longer beginning goes before a shorter one.
+        """
         if not schemes:
             raise ConfigError("a channel needs the scheme it serves, like sms")
         _check(channel)
         for scheme in schemes:
-            if not _SCHEME.fullmatch(scheme):
-                raise ConfigError(f"{scheme!r} is not a scheme: use lower-case letters, digits, + . and -")
+            self._serving.add(scheme)
             self._channels[scheme] = channel
             self._asking.pop(scheme, None)
             if isinstance(channel, Asking):
@@ -55,20 +57,21 @@ class Channels:
         for scheme, channel in other._channels.items():
             self.add(channel, scheme, **other._settings[scheme])
 
-    def find(self, scheme: str) -> Channel | None:
-        return self._channels.get(scheme)
+    def find(self, address: str) -> Channel | None:
+        return self._channels.get(self._serving.of(address))
 
-    def find_asking(self, scheme: str) -> Asking | None:
+    def find_asking(self, address: str) -> Asking | None:
         """The channel, if its other side can be asked."""
-        return self._asking.get(scheme)
+        return self._asking.get(self._serving.of(address))
 
     def settings(self) -> dict[str, Mapping[str, object]]:
-        """The policy settings of each scheme."""
+        """The policy settings of each scheme or beginning."""
         return dict(self._settings)
 
-    def can_look_up(self, scheme: str) -> bool | None:
-        """Whether the other side can be asked; None when nobody here serves that scheme."""
-        return scheme in self._asking if scheme in self._channels else None
+    def can_look_up(self, address: str) -> bool | None:
+        """Whether the other side can be asked; None when nobody here serves that address."""
+        name = self._serving.of(address)
+        return name in self._asking if name in self._channels else None
 
     async def close(self) -> None:
         """Close the channels that hold something open."""

@@ -72,12 +72,16 @@ class Lease(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a sender says of one attempt. `cleared`: a look-up answered that it had not arrived before."""
+    """What a sender says of one attempt. `cleared`: a look-up answered that it had not arrived before.
+
+    `cannot_be_asked`: the other side has said that it will never know about this one.
+    """
 
     claim: Claim
     lease_id: int
     outcome: Outcome
     cleared: bool = False
+    cannot_be_asked: bool = False
 
 
 class Result(NamedTuple):
@@ -90,6 +94,8 @@ class Result(NamedTuple):
 def resolve(report: Report, policy: Policy, *, can_look_up: bool | None) -> Result:
     """Decide a report."""
     claim = report.claim
+    if report.cannot_be_asked:
+        can_look_up = False
     delivery = claim.delivery(in_doubt=claim.in_doubt and not report.cleared, can_look_up=can_look_up)
     spread = spread_of(claim.delivery_id, claim.attempt)
     return Result(report, decide(delivery, report.outcome, policy, spread=spread))
@@ -113,6 +119,11 @@ def error_of(outcome: Outcome) -> tuple[str | None, str | None]:
     if isinstance(outcome, Delivered | Accepted):
         return None, None
     return outcome.code, outcome.message or None
+
+
+def sent_at_of(outcome: Outcome) -> datetime | None:
+    """When the other side says it got it, if it says so."""
+    return outcome.sent_at if isinstance(outcome, Delivered) else None
 
 
 def notification_id_of(outcome: Outcome) -> str | None:

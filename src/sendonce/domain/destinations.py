@@ -1,8 +1,7 @@
-"""Where to: a URI whose scheme names the channel, parsed and brought to one spelling; and e-mail with its content."""
+"""Where to: a URI whose scheme names the channel, parsed and brought to one spelling."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -43,46 +42,21 @@ class Routed:
         return destination_hash(self.uri)
 
 
-@dataclass(frozen=True, slots=True)
-class Email:
-    """An e-mail: `Email("ada@example.com", subject="Saved", text="Your memo is saved.")`."""
-
-    to: str
-    subject: str = ""
-    text: str = ""
-    html: str | None = None
-    sender: str | None = None
-    reply_to: str | None = None
-    headers: Mapping[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        texts = [self.subject, self.sender or "", self.reply_to or ""]
-        for name, value in (self.headers or {}).items():
-            texts += [name, value]
-        if any("\r" in text or "\n" in text or "\0" in text for text in texts):
-            raise BadDestination("an e-mail's subject, addresses and headers must each be one line")
-        if not self.text and not self.html:
-            raise BadDestination("an Email needs text or html")
-
-    @property
-    def uri(self) -> str:
-        return f"mailto:{self.to}"
-
-    def content(self) -> str:
-        parts = {
-            "subject": self.subject,
-            "text": self.text,
-            "html": self.html,
-            "sender": self.sender,
-            "reply_to": self.reply_to,
-            "headers": dict(self.headers) if self.headers else None,
-        }
-        return json.dumps({k: v for k, v in parts.items() if v is not None}, ensure_ascii=False, sort_keys=True)
-
-
 def scheme_of(uri: str) -> str:
     """The channel's name: what stands before the first colon."""
     return uri.partition(":")[0]
+
+
+@lru_cache(maxsize=10_000)
+def place_of(address: str) -> str:
+    """Where an address leads to: a host with its port, or else the scheme, whose one provider all of its addresses share.
+
+    Empty for null:, which leads nowhere.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme == "null":
+        return ""
+    return rest[2:].partition("/")[0] if rest.startswith("//") else scheme
 
 
 @lru_cache(maxsize=10_000)

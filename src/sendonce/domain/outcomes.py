@@ -1,16 +1,17 @@
 """What an attempt came to. Which of the six it is decides everything that follows."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The other side has it, with its own id for it where it gives one."""
+    """The other side has it, with its own id for it where it gives one, and its own time where that is known."""
 
     notification_id: str | None = None
     response: str | None = None
+    sent_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Not tried, or not the destination's fault: again after a while, without spending an attempt."""
+    """Not tried, or not the destination's fault: again after a while, without spending an attempt.
+
+    A code that begins with `our_` (our_credentials, our_server) says that the fault is on this side: it raises an alert.
+    """
 
     code: str
     message: str = ""
@@ -64,9 +68,10 @@ Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferre
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The other side has the message."""
+    """The other side has the message, since `sent_at` where it says so."""
 
     notification_id: str | None = None
+    sent_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +88,16 @@ class NoAnswer:
     again_in: timedelta | None = None
 
 
-LookUp: TypeAlias = Found | NotFound | NoAnswer
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """The other side can never answer this one (too old for its memory, no id to ask by).
+
+    `is_safe_to_repeat`: it recognises our token, so that sending once more does no harm; else `if_unsure` decides.
+    """
+
+    code: str
+    message: str = ""
+    is_safe_to_repeat: bool = False
+
+
+LookUp: TypeAlias = Found | NotFound | NoAnswer | CannotTell

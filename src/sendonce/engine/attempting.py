@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import NamedTuple, Protocol
 
+from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Asking, Message
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
@@ -12,6 +14,7 @@ from sendonce.domain.decide import is_spent
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import (
     Accepted,
+    CannotTell,
     Deferred,
     Delivered,
     Failed,
@@ -27,69 +30,116 @@ from sendonce.domain.policies import IfUnsure, Policy
 HELD = Unknown("held", "it may have been sent, nobody can be asked, and the policy is to hold it for a person")
 EXPIRED = Deferred("expired", "its deadline has passed")
 SPENT = Failed("not_found", "the receiver does not have it, and the attempts are used up")
+TOO_LATE = Deferred("lease_too_short", "too little of the lease was left to send it")
+NO_ID = Unknown("no_provider_id", "the receiver can be asked, but gave no id for it: it will be asked")
 REMOVED = Refused("subscription_removed", "the subscription was removed")
 GONE = Refused("content_gone", "its content was erased before it could be sent")
+
+
+class Keyring(Protocol):
+    """Where a subscription's secrets are read."""
+
+    async def of(self, subscription_id: int) -> Credentials | Deferred:
+        """They, or why it must wait: nothing is ever sent unsigned because a secret could not be read."""
+        ...
+
+
+class Attempted(NamedTuple):
+    """What one attempt came to. `cleared` and `cannot_be_asked` as in a Report."""
+
+    outcome: Outcome
+    cleared: bool = False
+    cannot_be_asked: bool = False
 
 
 class Attempting:
     """Knows the channels; knows nothing of slots, leases or databases."""
 
-    def __init__(self, channels: Channels, namespace: str) -> None:
+    def __init__(self, channels: Channels, namespace: str, keyring: Keyring | None = None) -> None:
         self._channels = channels
         self._namespace = namespace
+        self._keyring = keyring
 
-    async def attempt(self, claim: Claim, policy: Policy, seconds: Callable[[Policy], float]) -> tuple[Outcome, bool]:
-        """The outcome, and whether a look-up has cleared an earlier doubt.
+    async def attempt(self, claim: Claim, policy: Policy, seconds: Callable[[Policy], float]) -> Attempted:
+        """Send it, or ask about it first.
 
         `seconds` is called just before each write to the wire: how long it may take from there, zero for not at all.
         """
         if claim.is_proven:
-            return Delivered(claim.notification_id), False
+            return Attempted(Delivered(claim.notification_id))
         hopeless = _hopeless(claim)
         if hopeless is not None and not claim.in_doubt:
-            return hopeless, False
-        scheme = scheme_of(claim.address)
-        channel = self._channels.find(scheme)
+            return Attempted(hopeless)
+        channel = self._channels.find(claim.address)
         if channel is None:
-            return Deferred("no_channel", f"this worker has no channel for {scheme}:"), False
-        message = Message(claim, self._namespace)
-        cleared = False
+            return Attempted(Deferred("no_channel", f"this worker has no channel for {scheme_of(claim.address)}:"))
+        credentials = await self._credentials(claim)
+        if isinstance(credentials, Deferred):
+            return Attempted(credentials)
+        message = Message(claim, self._namespace, credentials)
+        asking = self._channels.find_asking(claim.address)
+        known = Known(None)
         if claim.in_doubt:
-            asking = self._channels.find_asking(scheme)
-            answer = await _ask(claim, asking, message, policy, seconds)
-            if answer is not None:
-                return answer
-            cleared = asking is not None
-        if hopeless is not None:
-            return hopeless, cleared
+            known = await ask(claim, asking, message, policy, seconds)
+        answer = known.answer or hopeless
+        if answer is not None:
+            return Attempted(answer, known.cleared, known.cannot_be_asked)
         left = seconds(policy)
         if left <= 0:
-            return Deferred("lease_too_short", "too little of the lease was left to send it"), cleared
+            return Attempted(TOO_LATE, known.cleared, known.cannot_be_asked)
         checkpoint("sender.before_send")
         outcome = await channel.send(message, timeout=left)
         checkpoint("sender.after_send")
-        return outcome if type(outcome) is Delivered else _checked(outcome), cleared
+        if type(outcome) is not Delivered:
+            outcome = _checked(outcome)
+        elif asking is not None and not outcome.notification_id:
+            outcome = NO_ID
+        return Attempted(outcome, known.cleared, known.cannot_be_asked)
+
+    async def _credentials(self, claim: Claim) -> Credentials | Deferred:
+        if claim.subscription_id is None or self._keyring is None:
+            return NONE
+        return await self._keyring.of(claim.subscription_id)
 
 
-async def _ask(
+class Known(NamedTuple):
+    """What is known of a delivery in doubt without sending. No answer: it is to be sent (again)."""
+
+    answer: Outcome | None
+    cleared: bool = False
+    cannot_be_asked: bool = False
+
+
+async def ask(
     claim: Claim, channel: Asking | None, message: Message, policy: Policy, seconds: Callable[[Policy], float]
-) -> tuple[Outcome, bool] | None:
-    """What is known of a delivery in doubt without sending; None when it is to be sent (again)."""
+) -> Known:
+    """Ask about a delivery that may have been sent."""
     if channel is None:
-        chosen = IfUnsure(claim.if_unsure) if claim.if_unsure else policy.if_unsure
-        return (HELD, False) if chosen is IfUnsure.HOLD else None
+        return _unsure(claim, policy)
     left = seconds(policy)
     if left <= 0:
-        return Deferred("lease_too_short", "too little of the lease was left to ask"), False
+        return Known(Deferred("lease_too_short", "too little of the lease was left to ask"))
+    checkpoint("sender.before_look_up")
     answer = await channel.look_up(message, timeout=left)
+    checkpoint("sender.after_look_up")
     match answer:
-        case Found(notification_id):
-            return Delivered(notification_id or claim.notification_id), False
+        case Found(notification_id, sent_at):
+            id = notification_id or claim.notification_id or message.token
+            return Known(Delivered(id, response="found by a look-up; not sent again", sent_at=sent_at))
         case NoAnswer(code, text, again_in):
-            return _checked(Deferred(code, text, again_in)), False
+            return Known(_checked(Deferred(code, text, again_in)))
         case NotFound():
-            return (SPENT, True) if is_spent(claim.attempt_count, claim.deferred_count, policy) else None
-    return Deferred("bad_look_up", f"the channel answered a look-up with {type(answer).__name__}"), False
+            spent = is_spent(claim.attempt_count, claim.deferred_count, policy)
+            return Known(SPENT if spent else None, cleared=True)
+        case CannotTell(is_safe_to_repeat=is_safe):
+            return Known(None) if is_safe else _unsure(claim, policy)
+    return Known(Deferred("bad_look_up", f"the channel answered a look-up with {type(answer).__name__}"))
+
+
+def _unsure(claim: Claim, policy: Policy) -> Known:
+    """Nobody can be asked: what the publisher, the subscription or the channel chose for this case."""
+    chosen = IfUnsure(claim.if_unsure) if claim.if_unsure else policy.if_unsure
+    return Known(HELD if chosen is IfUnsure.HOLD else None, cannot_be_asked=True)
 
 
 def _hopeless(claim: Claim) -> Outcome | None:

@@ -8,13 +8,22 @@ from sendonce.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """`concurrency` sends at once; nothing is leased beyond that."""
+    """`concurrency` sends at once; nothing is leased beyond that, and one destination or host gets a part of them.
+
+    A destination that fails `breaker_after` times in a row is left alone for `breaker_pause`, then probed, and left alone
+    for twice as long each time that fails.
+    """
 
     concurrency: int = 100
     lease: timedelta = timedelta(seconds=30)
     poll: timedelta = timedelta(seconds=1)
     grace: timedelta = timedelta(seconds=20)
     until_idle: bool = False
+    per_destination: int | None = None
+    per_host: int | None = None
+    breaker_after: int = 10
+    breaker_pause: timedelta = timedelta(seconds=10)
+    breaker_longest: timedelta = timedelta(minutes=5)
 
     def __post_init__(self) -> None:
         if not 1 <= self.concurrency <= 10_000:
@@ -25,6 +34,16 @@ class WorkerConfig:
             raise ConfigError("poll must be between 10 ms and one minute")
         if not timedelta(0) <= self.grace <= timedelta(hours=1):
             raise ConfigError("grace must be between zero and one hour")
+        for name in ("per_destination", "per_host"):
+            most = getattr(self, name)
+            if most is not None and not 1 <= most <= self.concurrency:
+                raise ConfigError(f"{name} must be between 1 and the concurrency ({self.concurrency}), not {most}")
+        if not 1 <= self.breaker_after <= 10_000:
+            raise ConfigError(f"breaker_after must be between 1 and 10000, not {self.breaker_after}")
+        if not timedelta(milliseconds=10) <= self.breaker_pause <= self.breaker_longest <= timedelta(days=1):
+            raise ConfigError(
+                "breaker_pause must be at least 10 ms, at most breaker_longest, and that at most one day"
+            )
 
     @property
     def longest_send(self) -> timedelta:

@@ -1,12 +1,12 @@
 """The orchestrator: start and settle. It chooses states through decide() alone, and never sends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Report, Result, Verdict, resolve
 from sendonce.domain.decide import complete
-from sendonce.domain.destinations import scheme_of
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
 from sendonce.engine.policies import Policies
 from sendonce.stores.ports import OrchestratorStore, Started
@@ -18,9 +18,19 @@ class Orchestrator:
         self._policies = policies
         self._channels = channels
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
         """Lease attempts for due deliveries."""
-        return await self._store.start(worker_id, limit, hold)
+        return await self._store.start(worker_id, limit, hold, limits)
+
+    async def start_waiting(
+        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits
+    ) -> Started:
+        """Lease attempts for deliveries that wait in rooms."""
+        return await self._store.start_waiting(worker_id, quotas, hold, limits)
+
+    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+        """Lease attempts for deliveries in doubt, to ask about them now."""
+        return await self._store.start_doubtful(worker_id, limit, hold, after=after)
 
     def decide(self, reports: Sequence[Report]) -> list[Result]:
         """Reports with their decisions. What was delivered is complete whatever else is known: no need to look."""
@@ -34,5 +44,5 @@ class Orchestrator:
         return await self._store.settle(results)
 
     def _resolve(self, report: Report) -> Result:
-        can_look_up = self._channels.can_look_up(scheme_of(report.claim.address))
+        can_look_up = self._channels.can_look_up(report.claim.address)
         return resolve(report, self._policies.of(report.claim), can_look_up=can_look_up)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from sendonce.channels.serving import Serving
 from sendonce.domain.attempts import Claim
-from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override, parse_policy
 from sendonce.errors import ConfigError
 
@@ -15,11 +15,12 @@ class Policies:
         self, default: Policy = DEFAULT_POLICY, by_channel: Mapping[str, Mapping[str, object]] | None = None
     ) -> None:
         self._default = default
+        self._serving = Serving(by_channel or ())
         self._by_channel = {scheme: override(default, settings) for scheme, settings in (by_channel or {}).items()}
         self._resolved: dict[tuple[str, str | None], Policy] = {}
 
     def of(self, claim: Claim) -> Policy:
-        key = (scheme_of(claim.address), claim.policy)
+        key = (self._serving.of(claim.address), claim.policy)
         found = self._resolved.get(key)
         if found is None:
             if len(self._resolved) >= 10_000:
@@ -27,8 +28,8 @@ class Policies:
             found = self._resolved[key] = self._resolve(*key)
         return found
 
-    def _resolve(self, scheme: str, settings: str | None) -> Policy:
-        policy = self._by_channel.get(scheme, self._default)
+    def _resolve(self, served: str, settings: str | None) -> Policy:
+        policy = self._by_channel.get(served, self._default)
         try:
             return parse_policy(policy, settings)
         except ConfigError:

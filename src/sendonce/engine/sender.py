@@ -45,11 +45,12 @@ class _Slot:
 
 
 class Sender:
-    """Takes claims, hands back reports: `on_report` is called for each, when its slot is free again."""
+    """Takes claims, hands back reports: `on_report` is called for each, and with how long it took, when its slot is
+    free again."""
 
     def __init__(
         self, attempting: Attempting, policies: Policies, *, concurrency: int, longest_send: float,
-        on_report: Callable[[Report], None],
+        on_report: Callable[[Report, float], None],
     ) -> None:  # fmt: skip
         self._attempting = attempting
         self._policies = policies
@@ -87,7 +88,7 @@ class Sender:
         """Report what has not been begun as not tried."""
         while self._waiting:
             claim, lease = self._waiting.popleft()
-            self._report(Report(claim, lease.id, HANDED_BACK))
+            self._report(Report(claim, lease.id, HANDED_BACK), 0.0)
 
     def cut_off(self) -> None:
         """Cut off what is still being sent; each is reported as Unknown."""
@@ -122,7 +123,9 @@ class Sender:
             claim, lease = waiting.popleft()
             if waiting:
                 self._wake()
-            self._report(await self._send(slot, claim, lease))
+            begun = time.monotonic()
+            report = await self._send(slot, claim, lease)
+            self._report(report, time.monotonic() - begun)
 
     def _wake(self) -> None:
         """Wake one idle slot; it wakes the next if there is more. Sends that never wait keep one slot busy only."""
@@ -138,8 +141,9 @@ class Sender:
         slot.lease = lease
         task = slot.task
         try:
-            outcome, cleared = await self._attempting.attempt(claim, self._policies.of(claim), slot.seconds)
-            return Report(claim, lease.id, outcome, cleared)
+            return Report(
+                claim, lease.id, *await self._attempting.attempt(claim, self._policies.of(claim), slot.seconds)
+            )
         except asyncio.CancelledError:
             if slot.late:
                 return Report(claim, lease.id, CUT_OFF if self._stopped else TIMED_OUT)
@@ -155,9 +159,9 @@ class Sender:
             slot.deadline = 0.0
             slot.late = False
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: Report, seconds: float) -> None:
         self._busy -= 1
-        self._on_report(report)
+        self._on_report(report, seconds)
 
     async def _watch(self) -> None:
         while True:

@@ -2,21 +2,25 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result, Verdict
-from sendonce.engine.attempting import Attempting
+from sendonce.engine.attempting import Attempting, Keyring
+from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
+from sendonce.engine.fairness import Fairness
 from sendonce.engine.leases import LeaseBook
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.patience import Patience
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
+from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
 from sendonce.observe.facts import Emit, Settled, Stopped, Stopping
-from sendonce.stores.ports import Doorbell, LeaseStore
+from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
 
 SETTLE_LIMIT = 1000
 QUICKEST_POLL = 0.01
@@ -30,6 +34,7 @@ class Worker:
     def __init__(
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
+        rooms: RoomStore, keyring: Keyring | None = None, on_settled: Callable[[Sequence[Result]], None] | None = None,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._leases = leases
@@ -45,8 +50,16 @@ class Worker:
         self._settling = 0
         self._finished = 0
         self._in_doubt = 0
+        self._on_settled = on_settled
+        self._fairness = Fairness(
+            config.concurrency, per_destination=config.per_destination, per_place=config.per_host
+        )
+        self._breakers = Breakers(
+            rooms, after=config.breaker_after, pause=config.breaker_pause, longest=config.breaker_longest
+        )
+        self._waiting = WaitingRooms(rooms, self._fairness, self._breakers, hold=config.lease)
         self._sender = Sender(
-            Attempting(channels, namespace),
+            Attempting(channels, namespace, keyring),
             policies,
             concurrency=config.concurrency,
             longest_send=config.longest_send.total_seconds(),
@@ -93,7 +106,7 @@ class Worker:
             try:
                 claimed = await self._claim(wanted)
                 patience.calm()
-                if claimed == 0 and self._config.until_idle and not self._unsettled and await self._leases.is_idle():
+                if claimed == 0 and self._config.until_idle and await self._is_idle():
                     return
             except StoreBusy as error:
                 await patience.wait(error, self._stop)
@@ -104,18 +117,45 @@ class Worker:
                 await self._rest(pause)
                 pause = min(pause * 2, self._config.poll.total_seconds())
 
+    async def _is_idle(self) -> bool:
+        """Nothing is on its way, due, or waiting for its turn."""
+        return not self._unsettled and not self._waiting.has_open and await self._leases.is_idle()
+
     async def _claim(self, wanted: int) -> int:
-        """Lease and hand to the sender; how many rows were looked at, parked ones included."""
+        """Lease and hand to the sender; how many rows were looked at, parked ones included.
+
+        What waits in rooms gets up to half of the slots, so that it does not hold up what is due.
+        """
+        await self._waiting.look()
+        lease = self._config.lease
+        out = 0
+        if quotas := await self._waiting.quotas(max(1, wanted // 2)):
+            begun = time.monotonic()
+            limits = self._fairness.limits()
+            started = await self._orchestrator.start_waiting(self._worker_id, quotas, lease, limits)
+            out = self._take(started, begun)
+            self._waiting.taken(quotas, out)
+            if out >= wanted:
+                return out
         begun = time.monotonic()
-        started = await self._orchestrator.start(self._worker_id, wanted, self._config.lease)
+        started = await self._orchestrator.start(self._worker_id, wanted - out, lease, self._fairness.limits())
+        out += self._take(started, begun)
+        if started.parked:
+            self._waiting.look_soon()
+            return wanted
+        return out
+
+    def _take(self, started: Started, begun: float) -> int:
+        """Hand what was leased to the sender; how many that are."""
         if started.lease is None:
-            return wanted if started.parked else 0
+            return 0
         claims = started.lease.claims
         good_until = begun + self._config.lease.total_seconds()
         held = self._book.enter(started.lease.id, good_until, len(claims))
+        self._fairness.begin(claims)
         checkpoint("worker.after_claim")
         self._sender.take(held, claims)
-        return wanted if started.parked else len(claims)
+        return len(claims)
 
     async def _wait_for_slots(self) -> None:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""
@@ -144,12 +184,17 @@ class Worker:
         """Wait until something may be due: a pause, an announcement, or the order to stop."""
         ring = self._doorbell.wait(timedelta(seconds=seconds)) if self._doorbell else asyncio.sleep(seconds)
         tasks = {asyncio.ensure_future(ring), asyncio.ensure_future(self._stop.wait())}
+        if self._waiting.has_open:
+            self._slot_free.clear()
+            tasks.add(asyncio.ensure_future(self._slot_free.wait()))
         _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _on_report(self, report: Report) -> None:
+    def _on_report(self, report: Report, seconds: float) -> None:
+        self._fairness.end(report.claim, report.outcome, seconds)
+        self._breakers.note(report.claim, report.outcome)
         self._reports.append(report)
         self._reported.set()
         self._slot_free.set()
@@ -190,6 +235,8 @@ class Worker:
         self._finished += len(results)
         self._in_doubt += settled.in_doubt
         self._emit(settled)
+        if self._on_settled is not None:
+            self._on_settled(results)
 
     async def _finish(self, settling: asyncio.Task[None]) -> None:
         """Let what is in flight end within the grace period, cut off the rest, and settle everything."""

@@ -4,21 +4,27 @@ Every call is one transaction unless it says otherwise. Calls raise StoreBusy wh
 the same call may then be made again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from sendonce.domain.attempts import Lease, Report, Result, Verdict
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.stores.records import (
     Acted,
+    AlertRow,
     AttemptRow,
     DeadLetterRow,
     DeliveryRow,
     EventRow,
     Filter,
     FindingRow,
+    KeptSecret,
     LeaseRow,
+    Readings,
+    Room,
+    SecretRow,
     Status,
     SubscriptionRow,
 )
@@ -35,12 +41,28 @@ class Started:
 class OrchestratorStore(Protocol):
     """What the orchestrator needs: the only calls that change a delivery's state."""
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS
+    ) -> Started:
         """Lease one attempt each for up to `limit` due deliveries, oldest first.
 
         A delivery is never claimed by two workers. The lease is durable when this returns. Nothing is claimed that
-        is stopped, or whose subscription is paused or disabled: such rows are parked instead.
+        is stopped, whose subscription is paused, disabled or has a rate, that a breaker holds back, or that is beyond
+        the limits: such rows are parked instead, each on what holds it.
         """
+        ...
+
+    async def start_waiting(
+        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+    ) -> Started:
+        """Lease up to so many deliveries out of each of these rooms, oldest first.
+
+        What else holds one of them is looked at as by `start`, but for the room itself.
+        """
+        ...
+
+    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+        """Lease up to `limit` waiting deliveries that may have been sent, with ids above `after`, due or not."""
         ...
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
@@ -51,8 +73,88 @@ class OrchestratorStore(Protocol):
         """
         ...
 
+    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
+        """Put up to `limit` open deliveries with ids above `after` in doubt: how many were changed, and the last id
+        looked at; None when there are no more."""
+        ...
+
+    async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
+        """Write into the operations log that a person has put open deliveries in doubt; the row's id."""
+        ...
+
     async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
         """Give up what is Pending or waiting to retry, as cancelled. Others are left as they are."""
+        ...
+
+
+class RoomStore(Protocol):
+    """What holds work back and lets it out again: rooms, breakers and rates. Used beside the orchestrator."""
+
+    async def rooms(self, *, after: str, limit: int) -> list[Room]:
+        """The rooms in which deliveries wait (destination, place, rate), by name; nobody's list can miss one."""
+        ...
+
+    async def trip(self, room: str, *, pause: timedelta, longest: timedelta, code: str | None) -> bool:
+        """Open a breaker, or open it again for twice as long when a probe failed or it was closing; False when it was
+        open all the time and nobody was probing: then nothing changes."""
+        ...
+
+    async def ease(self, room: str, *, enough: int) -> bool:
+        """Something got through: let out one, then two, then four …; the breaker is gone at `enough`. True if there
+        was one."""
+        ...
+
+    async def take_probe(self, room: str, hold: timedelta) -> bool:
+        """True for one caller when a probe is due: it has `hold` to try one delivery."""
+        ...
+
+    async def close_breaker(self, room: str) -> None:
+        """There is nothing to probe with: forget it."""
+        ...
+
+    async def take_tokens(self, subscription_id: int, wanted: int) -> int:
+        """How many of `wanted` a subscription's rate allows now. Those are taken."""
+        ...
+
+
+class SecretStore(Protocol):
+    """What a sender reads to sign with."""
+
+    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
+        """Those that have not expired, newest first; as they are stored."""
+        ...
+
+    async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
+        """The receiver says that it is gone for good: disable it, with a row in the operations log; False when it was
+        not active."""
+        ...
+
+
+class SealStore(Protocol):
+    """What it takes to change the key under which secrets are stored. Needs the right to read them."""
+
+    async def reseal(self, seal: Callable[[bytes], bytes], *, operator: str) -> Acted:
+        """Store every secret as `seal` returns it, all or none; the ids of the secrets."""
+        ...
+
+
+class AlertStore(Protocol):
+    """What was told to people, and when, so that several workers tell it once."""
+
+    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
+        """True when it is to be told now: it is new, has cleared since, or was told longer ago than `repeat`."""
+        ...
+
+    async def clear_alert(self, name: str) -> bool:
+        """True when it was raised, and that it is over is to be told now."""
+        ...
+
+    async def alerts(self) -> list[AlertRow]:
+        """All of them by name, those that are over too."""
+        ...
+
+    async def readings(self, window: timedelta) -> Readings:
+        """What alerts are decided by. Findings count when they were made within `window`."""
         ...
 
 
@@ -124,14 +226,43 @@ class OperatorStore(Protocol):
         policy: str | None,
         description: str | None,
         operator: str,
+        rate: float | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> int:
-        """Enter a subscription; its id."""
+        """Enter a subscription with its secrets by kind (as they are to be stored); its id."""
+        ...
+
+    async def rotate_secret(
+        self, subscription_id: int, secret: bytes, *, overlap: timedelta, operator: str, reason: str | None
+    ) -> Acted:
+        """Enter a new signing secret; those before it end after `overlap`, and are gone when they have ended."""
+        ...
+
+    async def attest(
+        self, dead_letter_ids: Sequence[int], *, operator: str, reason: str, notification_id: str | None = None
+    ) -> Acted:
+        """Open dead letters were delivered, a person says: the next generation of each, completed; the new ids.
+
+        The dead letters are closed as attested. NotAllowed, and nothing written, when one is not open.
+        """
+        ...
+
+    async def add_finding(
+        self, delivery_id: int, *, kind: str, details: str, notification_id: str | None = None
+    ) -> bool:
+        """Write what reconciliation found; False when the same was found of it before."""
         ...
 
     async def set_subscription_state(
         self, subscription_id: int, state: str, *, operator: str, reason: str | None
     ) -> Acted:
         """Pause, disable, resume (active: what was parked is due again) or remove. Removed is for good."""
+        ...
+
+    async def set_subscription_rate(
+        self, subscription_id: int, rate: float | None, *, operator: str, reason: str | None
+    ) -> Acted:
+        """Send at most so many a second from now on; None: as many as there are, and what was parked is due again."""
         ...
 
 
@@ -170,6 +301,15 @@ class ReadStore(Protocol):
         """The lease under which it is being sent, if it is."""
         ...
 
+    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
+        """Completed deliveries with ids above `after`, notified since then, newest generations only, by id; walks the
+        primary key in bounded steps."""
+        ...
+
+    async def first_delivery_since(self, since: datetime) -> int:
+        """An id below which no delivery was made after `since`, found by halving."""
+        ...
+
     async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
 
     async def dead_letters(self, wanted: Filter) -> list[DeadLetterRow]:
@@ -184,8 +324,18 @@ class ReadStore(Protocol):
 
     async def subscription(self, subscription_id: int) -> SubscriptionRow | None: ...
 
+    async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
+        """Which secrets it has that have not expired, newest first."""
+        ...
 
-class Store(OrchestratorStore, LeaseStore, OperatorStore, ReadStore, Protocol):
+    async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
+        """How many deliveries are parked on each of these, counted up to ROOM_CAP."""
+        ...
+
+
+class Store(
+    OrchestratorStore, RoomStore, LeaseStore, SecretStore, SealStore, AlertStore, OperatorStore, ReadStore, Protocol
+):
     """A whole database. Only the composition root and tests see it like this."""
 
     async def close(self) -> None: ...

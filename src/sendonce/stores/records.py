@@ -117,8 +117,62 @@ class SubscriptionRow:
     state: str
     state_reason: str | None
     policy: str | None
+    rate: float | None
     description: str | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SecretRow:
+    """A subscription's secret as it is stored: `kind` is signing, bearer, headers or certificate."""
+
+    id: int
+    kind: str
+    secret: bytes
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSecret:
+    """That a subscription has a secret, since when, and until when; never the secret."""
+
+    id: int
+    kind: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """Holds a room's deliveries back until a probe gets through. `allowance`: 0 while it is open, else how many may be
+    on their way at once."""
+
+    opened_at: datetime
+    probe_at: datetime
+    is_probe_due: bool
+    is_probing: bool
+    allowance: int
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`; `waiting` stops at a cap."""
+
+    name: str
+    waiting: int
+    breaker: Breaker | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRow:
+    name: str
+    message: str
+    is_raised: bool
+    seen: int
+    raised_at: datetime
+    told_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +226,31 @@ class Status:
     completed: int
     workers: tuple[WorkerRow, ...] = field(default=())
     stops: tuple[StopRow, ...] = field(default=())
+    rooms: tuple[Room, ...] = field(default=())
+    alerts: tuple[AlertRow, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What alerts are decided by. Counts stop at `READING_CAP`; `is_stopped`: everything is held back by a person."""
+
+    now: datetime
+    dead_letters: int
+    oldest_due_at: datetime | None
+    in_doubt: int
+    findings: int
+    is_stopped: bool
 
 
 COUNT_CAP = 100_000
+# Looked at by every worker twice a minute, so it is less.
+READING_CAP = 10_000
+# The kind of finding that says who has attested a delivery as sent, and why.
+ATTESTED = "attested"
+# Of each room no more than this is counted.
+ROOM_CAP = 10_000
+# Who is named in the operations log for what no person did.
+ENGINE = "sendonce worker"
 # A worker says every two seconds that it is there.
 ALIVE = timedelta(seconds=15)
 

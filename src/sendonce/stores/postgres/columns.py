@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sendonce.domain.attempts import Result, error_of, notification_id_of
+from sendonce.domain.attempts import Result, error_of, notification_id_of, sent_at_of
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
 from sendonce.queries import array
@@ -40,6 +40,7 @@ def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, st
         "waits": array([None if each.delay is None else each.delay.total_seconds() for each in decisions]),
         "reasons": array([None if each.reason is None else each.reason.value for each in decisions]),
         "doubts": array([each.in_doubt or None for each in decisions]),
+        "times": array([sent_at_of(outcome) for outcome in outcomes]),
         "deferrals": array([1 if each.deferred else None for each in decisions]),
     }
 

@@ -17,7 +17,7 @@ ROLES = ("app", "orchestrator", "worker", "operator", "janitor", "reader")
 _EVENT_FACTS = "id, version, created_at, content_digest, tenant, type, key, subject, headers"
 _TABLES_FOR_READING = (
     "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings,"
-    " operations, stops, workers, counters"
+    " operations, stops, breakers, buckets, alerts, workers, counters"
 )
 
 _PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
@@ -41,9 +41,17 @@ grant select, insert, update on sendonce_deliveries, sendonce_attempts to {orche
 grant insert on sendonce_leases, sendonce_dead_letters, sendonce_findings, sendonce_counters, sendonce_operations
   to {orchestrator};
 grant usage on sequence sendonce_lease_ids to {orchestrator};
-grant execute on function sendonce_park(bigint[]) to {orchestrator};
+grant execute on function sendonce_park(bigint[], text[], text[], text) to {orchestrator};
+grant select, insert, update, delete on sendonce_breakers to {orchestrator};
+grant select, insert, update on sendonce_buckets to {orchestrator};
 
--- worker: leases and its own row
+-- worker: leases and its own row, secrets to sign with, subscriptions whose receiver is gone, alerts
+grant select on sendonce_subscription_secrets, sendonce_breakers, sendonce_alerts, sendonce_dead_letters,
+  sendonce_findings to {worker};
+grant update (state, state_reason, updated_at) on sendonce_subscriptions to {worker};
+grant insert on sendonce_operations to {worker};
+grant select (id) on sendonce_operations to {worker};
+grant insert, update on sendonce_alerts to {worker};
 grant select, update, delete on sendonce_leases to {worker};
 grant select, insert, update on sendonce_workers to {worker};
 grant select, insert, delete, update on sendonce_counters to {worker};
@@ -54,19 +62,22 @@ grant select ({event_facts}) on sendonce_events to {worker};
 grant select on {reading} to {operator}, {reader};
 grant select ({event_facts}) on sendonce_events to {operator}, {reader};
 grant select (event_id, corrections, destination_hash) on sendonce_contents to {operator}, {reader};
-grant select (id, subscription_id, created_at, expires_at) on sendonce_subscription_secrets to {operator}, {reader};
+grant select (id, subscription_id, kind, created_at, expires_at) on sendonce_subscription_secrets to {operator}, {reader};
 grant select (payload) on sendonce_events to {operator};
 grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
   in_doubt, notification_id) on sendonce_deliveries to {operator};
+-- the next generation, completed by attestation: the rules let nobody else be born completed
+grant insert (status, next_attempt_at, notified_at) on sendonce_deliveries to {operator};
+grant insert on sendonce_findings to {operator};
 grant update (next_attempt_at, parked_on, updated_at) on sendonce_deliveries to {operator};
 grant update (closed_at, closed_as, closed_by) on sendonce_dead_letters to {operator};
 grant insert on sendonce_operations to {operator};
 grant insert, delete on sendonce_stops to {operator};
 grant insert on sendonce_subscriptions to {operator};
-grant update (state, state_reason, updated_at, policy, description, destination) on sendonce_subscriptions
+grant update (state, state_reason, updated_at, policy, rate, description, destination) on sendonce_subscriptions
   to {operator};
 grant insert, delete on sendonce_subscription_types to {operator};
-grant insert, delete on sendonce_subscription_secrets to {operator};
+grant insert, delete, update (expires_at) on sendonce_subscription_secrets to {operator};
 
 -- janitor: old content and old finished rows
 grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts,

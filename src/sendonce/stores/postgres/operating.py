@@ -1,10 +1,11 @@
 """What a person may do: open generations, discard, stop and resume, subscriptions. Each is one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
+from sendonce.stores.postgres.secrets import add_secrets
 from sendonce.stores.records import Acted
 
 
@@ -14,7 +15,7 @@ class Operating(Lanes):
         ids = list(dict.fromkeys(delivery_ids))
         async with self.people.transaction() as connection:
             await _check_finished(connection, ids)
-            rows = await fetch(connection, "open_generations", {"delivery_ids": ids})
+            rows = await fetch(connection, "open_generations", {"delivery_ids": ids, "kind": kind})
             await fetch(connection, "close_dead_letters_of", {"delivery_ids": ids, "operator": operator})
             log = await log_operation(connection, kind, operator, reason, ids, subject="delivery")
             return Acted(ids=tuple(row[0] for row in rows), operation_id=log.operation_id)
@@ -50,13 +51,22 @@ class Operating(Lanes):
         policy: str | None,
         description: str | None,
         operator: str,
+        rate: float | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> int:
         """See OperatorStore."""
         async with self.people.transaction() as connection:
-            values = {"tenant": tenant, "destination": destination, "policy": policy, "description": description}
+            values = {
+                "tenant": tenant,
+                "destination": destination,
+                "policy": policy,
+                "rate": rate,
+                "description": description,
+            }
             subscription_id = int((await fetch(connection, "add_subscription", values))[0][0])
             named = {"tenant": tenant, "types": list(types), "subscription_id": subscription_id}
             await fetch(connection, "add_subscription_types", named)
+            await add_secrets(connection, subscription_id, secrets or {})
             await log_operation(connection, "add", operator, None, (subscription_id,), subject="subscription")
             return subscription_id
 
@@ -73,6 +83,18 @@ class Operating(Lanes):
             if state in ("active", "removed"):
                 await fetch(connection, "unpark", {"parked_on": f"subscription:{subscription_id}"})
             return await log_operation(connection, state, operator, reason, (subscription_id,), subject="subscription")
+
+    async def set_subscription_rate(
+        self, subscription_id: int, rate: float | None, *, operator: str, reason: str | None
+    ) -> Acted:
+        """See OperatorStore."""
+        async with self.people.transaction() as connection:
+            values = {"subscription_id": subscription_id, "rate": rate}
+            if not await fetch(connection, "set_subscription_rate", values):
+                raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
+            if rate is None:
+                await fetch(connection, "unpark", {"parked_on": f"rate:{subscription_id}"})
+            return await log_operation(connection, "rate", operator, reason, (subscription_id,), subject="subscription")
 
 
 async def _check_finished(connection: Connection, ids: Sequence[int]) -> None:

@@ -1,11 +1,14 @@
 """start, settle and cancel: the only statements that change a delivery's state."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.errors import StoreBusy
+from sendonce.queries import array
 from sendonce.stores.evidence import Seen, evidence_of
 from sendonce.stores.ports import Started
 from sendonce.stores.postgres.columns import columns_of
@@ -13,9 +16,17 @@ from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import BadValue, Connection, Lanes, fetch
 from sendonce.stores.records import Acted
 
-PARK_LIMIT = 1000
+PARK_LIMIT = 2000
 FULL_SCAN_SECONDS = 1.0
 _WIDTH = len(Claim._fields)
+
+
+class Claimed(NamedTuple):
+    """What a claiming statement brought: a lease, how many rows were held back, and the last one looked at."""
+
+    lease: Lease | None
+    held: int
+    until: tuple[datetime, int]
 
 
 class Orchestrating(Lanes):
@@ -26,28 +37,46 @@ class Orchestrating(Lanes):
         self.watermark: tuple[datetime, int] | None = None
         self._scanned_at = 0.0
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
+    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
         """See OrchestratorStore."""
         since, since_id = self._look_from() or (None, 0)
-        values = {
+        values = {"limit": limit, "since": since, "since_id": since_id}
+        claimed = await self._claim("start", values, worker_id, hold, limits)
+        claims = claimed.lease.claims if claimed.lease else ()
+        self.watermark = claimed.until if len(claims) + claimed.held >= limit else None
+        if not claimed.held:
+            return Started(claimed.lease)
+        return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease))
+
+    async def start_waiting(
+        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+    ) -> Started:
+        """See OrchestratorStore."""
+        values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values()))}
+        claimed = await self._claim("start_waiting", values, worker_id, hold, limits)
+        if not claimed.held:
+            return Started(claimed.lease)
+        claims = claimed.lease.claims if claimed.lease else ()
+        return Started(claimed.lease, await self._park_all(limits.after(claims), list(quotas), claimed.lease))
+
+    async def _claim(
+        self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits = NO_LIMITS
+    ) -> "Claimed":
+        """Run one of the claiming statements, which share their columns and these parameters."""
+        shared = {
             "worker_id": worker_id,
-            "limit": limit,
             "hold": hold.total_seconds(),
-            "since": since,
-            "since_id": since_id,
+            "each": limits.each,
+            "each_place": limits.each_place,
+            "destinations": array(list(limits.left)),
+            "lefts": array(list(limits.left.values())),
+            "places": array(list(limits.left_at_place)),
+            "place_lefts": array(list(limits.left_at_place.values())),
         }
-        rows = await self.claims.fetch("start", values)
+        rows = await self.claims.fetch(query, {**shared, **values})
         lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
         claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
-        self.watermark = (until, until_id) if len(claims) + held >= limit else None
-        lease = Lease(lease_id, claims) if claims else None
-        try:
-            parked = await self._park() if held else 0
-        except StoreBusy:
-            if lease is None:
-                raise
-            parked = 0  # what was leased is ours to send; what is to be parked is met again
-        return Started(lease, parked)
+        return Claimed(Lease(lease_id, claims) if claims else None, held, (until, until_id))
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         """See OrchestratorStore."""
@@ -76,11 +105,26 @@ class Orchestrating(Lanes):
             return None
         return self.watermark
 
-    async def _park(self) -> int:
+    async def _park_all(self, limits: Limits, rooms: Sequence[str | None], lease: Lease | None) -> int:
+        """Park what is in the way among the oldest due rows, or at the front of these rooms; how many were."""
+        try:
+            return sum([await self._park(limits, room) for room in rooms])
+        except StoreBusy:
+            if lease is None:
+                raise
+            return 0  # what was leased is ours to send; what is to be parked is met again
+
+    async def _park(self, limits: Limits, room: str | None) -> int:
         async with self.claims.transaction() as connection:
-            rows = await fetch(connection, "lock_due", {"limit": PARK_LIMIT})
-            parked = await fetch(connection, "park", {"delivery_ids": [row[0] for row in rows]})
-            return int(parked[0][0])
+            found = {"limit": PARK_LIMIT, "room": room}
+            rows = await fetch(connection, "lock_due" if room is None else "lock_waiting", found)
+            values = {
+                "delivery_ids": [row[0] for row in rows],
+                "destinations": limits.full,
+                "places": limits.full_places,
+                "room": room,
+            }
+            return int((await fetch(connection, "park", values))[0][0])
 
     async def _settle_bare(self, result: Result) -> list[Verdict]:
         """The one result whose texts the database refuses is written without them."""
@@ -114,7 +158,7 @@ async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verd
     seen = {(row[0], row[1]): Seen._make(row[2:]) for row in await fetch(connection, "judge", values)}
     verdicts = []
     for result in results:
-        claim, lease_id, outcome, _ = result.report
+        claim, lease_id, outcome = result.report[:3]
         evidence = evidence_of(result.report, seen.get((claim.delivery_id, claim.attempt)))
         verdicts.append(evidence.verdict)
         if evidence.verdict is not Verdict.LATE:

@@ -9,6 +9,8 @@ from sendonce.stores.postgres.lanes import Lanes, Row
 from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
+    ROOM_CAP,
+    AlertRow,
     AttemptRow,
     DeadLetterRow,
     DeliveryRow,
@@ -36,6 +38,7 @@ class Reading(Lanes):
         counts = (await self.people.fetch("status_counts", {"cap": COUNT_CAP}))[0]
         workers = await self.people.fetch("live_workers", {"alive": ALIVE.total_seconds()})
         stops = await self.people.fetch("stops", {})
+        alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
             "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt", "parked",
             "dead_letters", "completed",
@@ -44,6 +47,7 @@ class Reading(Lanes):
             **dict(zip(names, counts, strict=True)),
             workers=tuple(WorkerRow(**_named(WorkerRow, row)) for row in workers),
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
+            alerts=tuple(each for each in alerts if each.is_raised),
         )
 
     async def namespace(self) -> str:
@@ -149,6 +153,10 @@ class Reading(Lanes):
         """See ReadStore."""
         rows = await self._subscription_rows(None, subscription_id)
         return rows[0] if rows else None
+
+    async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
+        """See ReadStore."""
+        return dict(await self.people.fetch("waiting_in", {"rooms": list(rooms), "cap": ROOM_CAP}))
 
     async def _walk(self, query: str, column: int = 0) -> AsyncIterator[list[int]]:
         """Ids from the newest down, a window at a time."""

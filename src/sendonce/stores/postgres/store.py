@@ -3,14 +3,18 @@
 from typing import Self
 
 from sendonce.stores.migrations import available, check_version
+from sendonce.stores.postgres.alerting import Alerting
 from sendonce.stores.postgres.leasing import Leasing
 from sendonce.stores.postgres.migrator import PACKAGE, version_on
 from sendonce.stores.postgres.operating import Operating
 from sendonce.stores.postgres.orchestrating import Orchestrating
 from sendonce.stores.postgres.reading import Reading
+from sendonce.stores.postgres.reconciling import Reconciling
+from sendonce.stores.postgres.rooms import Rooms
+from sendonce.stores.postgres.secrets import Secrets
 
 
-class PostgresStore(Orchestrating, Leasing, Operating, Reading):
+class PostgresStore(Reconciling, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Reading):
     """All of `sendonce.stores.ports.Store`."""
 
     @classmethod

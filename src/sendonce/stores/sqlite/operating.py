@@ -1,7 +1,7 @@
 """What a person may do: open generations, discard, stop and resume, subscriptions. Each is one transaction."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -9,6 +9,7 @@ from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.records import Acted
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.secrets import add_secrets
 
 
 class Operating:
@@ -37,14 +38,27 @@ class Operating:
         policy: str | None,
         description: str | None,
         operator: str,
+        rate: float | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> int:
-        values = {"tenant": tenant, "destination": destination, "policy": policy, "description": description}
-        return await self._writer.run(_add_subscription, values, types, operator)
+        values = {
+            "tenant": tenant,
+            "destination": destination,
+            "policy": policy,
+            "rate": rate,
+            "description": description,
+        }
+        return await self._writer.run(_add_subscription, values, types, secrets or {}, operator)
 
     async def set_subscription_state(
         self, subscription_id: int, state: str, *, operator: str, reason: str | None
     ) -> Acted:
         return await self._writer.run(_set_subscription_state, subscription_id, state, operator, reason)
+
+    async def set_subscription_rate(
+        self, subscription_id: int, rate: float | None, *, operator: str, reason: str | None
+    ) -> Acted:
+        return await self._writer.run(_set_subscription_rate, subscription_id, rate, operator, reason)
 
 
 def _open_generations(
@@ -52,7 +66,7 @@ def _open_generations(
 ) -> Acted:
     ids = list(dict.fromkeys(delivery_ids))
     _check_finished(transaction, ids)
-    opened = [transaction.fetch("open_generation", {"delivery_id": each})[0][0] for each in ids]
+    opened = [transaction.fetch("open_generation", {"delivery_id": each, "kind": kind})[0][0] for each in ids]
     closing = {"delivery_ids": json.dumps(ids), "operator": clean(operator, MESSAGE_LENGTH)}
     transaction.change("close_dead_letters_of", closing)
     log = log_operation(transaction, kind, operator, reason, ids, subject="delivery")
@@ -101,7 +115,11 @@ def _resume(transaction: Transaction, scope: str, value: str, operator: str) -> 
 
 
 def _add_subscription(
-    transaction: Transaction, values: dict[str, str | None], types: Sequence[str], operator: str
+    transaction: Transaction,
+    values: Mapping[str, object],
+    types: Sequence[str],
+    secrets: Mapping[str, bytes],
+    operator: str,
 ) -> int:
     subscription_id = int(transaction.fetch("add_subscription", values)[0][0])
     named = {
@@ -110,6 +128,7 @@ def _add_subscription(
         "subscription_id": subscription_id,
     }
     transaction.change("add_subscription_types", named)
+    add_secrets(transaction, subscription_id, secrets)
     log_operation(transaction, "add", operator, None, (subscription_id,), subject="subscription")
     return subscription_id
 
@@ -130,3 +149,13 @@ def _set_subscription_state(
         # What belongs to a removed one is claimed too: the sender refuses it, with its reason.
         transaction.change("unpark", {"parked_on": f"subscription:{subscription_id}"})
     return log_operation(transaction, state, operator, reason, (subscription_id,), subject="subscription")
+
+
+def _set_subscription_rate(
+    transaction: Transaction, subscription_id: int, rate: float | None, operator: str, reason: str | None
+) -> Acted:
+    if not transaction.fetch("set_subscription_rate", {"subscription_id": subscription_id, "rate": rate}):
+        raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
+    if rate is None:
+        transaction.change("unpark", {"parked_on": f"rate:{subscription_id}"})
+    return log_operation(transaction, "rate", operator, reason, (subscription_id,), subject="subscription")

@@ -1,22 +1,20 @@
 """start and cancel; settle is in settling.py. Together the only statements that change a delivery's state."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.stores.ports import Started
 from sendonce.stores.records import Acted
+from sendonce.stores.sqlite.holding import Holders, park, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds, moment
 
-PARK_LIMIT = 1000
-PARK_ROUNDS = 5
-_STATE = Claim._fields.index("subscription_state")
-_HELD = ("paused", "disabled")
 
 
 class Orchestrating:
@@ -24,8 +22,13 @@ class Orchestrating:
 
     _writer: Lane
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta) -> Started:
-        return await self._writer.run(_start, worker_id, limit, hold)
+    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
+        return await self._writer.run(_start, worker_id, limit, hold, limits)
+
+    async def start_waiting(
+        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+    ) -> Started:
+        return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits)
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         return await self._writer.run(settle, results) if results else []
@@ -39,39 +42,46 @@ def claim_of(row: Row) -> Claim:
     return Claim._make((*row[:13], moment(row[13]), *row[14:22], row[22] == 1, row[23] == 1, row[24], row[25]))
 
 
-def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta) -> Started:
-    stops = transaction.fetch("stops")
+def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta, limits: Limits) -> Started:
+    holders = Holders.now(transaction)
     # A limit below zero would be no limit at all.
-    if limit < 1 or any(scope == "all" for scope, *_ in stops):
+    if limit < 1 or holders.is_all_stopped:
         return Started(None)
-    rows, parked = _sendable(transaction, limit, suspicious=bool(stops))
-    if not rows:
-        return Started(None, parked)
-    ids = json.dumps([row[0] for row in rows])
+    rows = transaction.fetch("claim_due", {"limit": limit})
+    good = sendable(rows, holders, limits, None)
+    claims = tuple([claim_of(row) for row in good])
+    parked = park(transaction, holders, limits.after(claims), None) if len(good) < len(rows) else 0
+    return Started(open_lease(transaction, worker_id, claims, hold), parked)
+
+
+def _start_waiting(
+    transaction: Transaction, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits
+) -> Started:
+    holders = Holders.now(transaction)
+    if holders.is_all_stopped:
+        return Started(None)
+    claims: tuple[Claim, ...] = ()
+    parked = 0
+    for room, quota in quotas.items():
+        rows = transaction.fetch("claim_waiting", {"room": room, "limit": max(quota, 0)})
+        good = sendable(rows, holders, limits, room)
+        claimed = tuple([claim_of(row) for row in good])
+        claims, limits = claims + claimed, limits.after(claimed)
+        if len(good) < len(rows):
+            parked += park(transaction, holders, limits, room)
+    return Started(open_lease(transaction, worker_id, claims, hold), parked)
+
+
+def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim], hold: timedelta) -> Lease | None:
+    """Lease these in the name of a worker: attempts are opened, deliveries in progress."""
+    if not claims:
+        return None
+    ids = json.dumps([claim.delivery_id for claim in claims])
     expires_at = transaction.now + microseconds(hold)
     lease_id = transaction.fetch("open_lease", {"worker_id": worker_id, "expires_at": expires_at, "ids": ids})[0][0]
     transaction.change("open_attempts", {"lease_id": lease_id, "ids": ids})
     transaction.change("mark_in_progress", {"ids": ids})
-    return Started(Lease(lease_id, tuple([claim_of(row) for row in rows])), parked)
-
-
-def _sendable(transaction: Transaction, limit: int, *, suspicious: bool) -> tuple[list[Row], int]:
-    """Due rows that may be sent, after parking those in front of them that may not; and how many those were.
-
-    Only while something is stopped or paused are due rows looked at one by one.
-    """
-    parked = 0
-    for _ in range(PARK_ROUNDS):
-        if suspicious:
-            found = transaction.change("park", {"limit": max(limit, PARK_LIMIT)})
-            parked += found
-            if found:
-                continue
-        rows = transaction.fetch("claim_due", {"limit": limit})
-        if suspicious or not any(row[_STATE] in _HELD for row in rows):
-            return rows, parked
-        suspicious = True
-    return [], parked
+    return Lease(lease_id, tuple(claims))
 
 
 def _cancel(transaction: Transaction, delivery_ids: Sequence[int], operator: str, reason: str) -> Acted:

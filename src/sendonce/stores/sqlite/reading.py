@@ -1,12 +1,14 @@
 """What people look at."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
+    ROOM_CAP,
+    AlertRow,
     AttemptRow,
     DeadLetterRow,
     DeliveryRow,
@@ -90,6 +92,10 @@ class Reading:
     async def subscription(self, subscription_id: int) -> SubscriptionRow | None:
         return _first(await self._reader.run(_subscriptions, None, subscription_id))
 
+    async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
+        values = {"rooms": json.dumps(list(rooms)), "cap": ROOM_CAP}
+        return dict(await self._reader.run(Transaction.fetch, "waiting_in", values))
+
     async def _records(self, kind: type[Record], query: str, delivery_id: int) -> list[Record]:
         rows = await self._reader.run(Transaction.fetch, query, {"delivery_id": delivery_id})
         return [record(kind, row) for row in rows]
@@ -98,6 +104,7 @@ class Reading:
 def _status(transaction: Transaction) -> Status:
     version, due, oldest, *counts = transaction.fetch("status_counts", {"cap": COUNT_CAP})[0]
     names = ("scheduled", "retrying", "in_flight", "in_doubt", "parked", "dead_letters", "completed")
+    alerts = [record(AlertRow, row) for row in transaction.fetch("alerts")]
     workers = transaction.fetch("live_workers", {"since": transaction.now - microseconds(ALIVE)})
     return Status(
         now=moment(transaction.now),
@@ -107,6 +114,7 @@ def _status(transaction: Transaction) -> Status:
         **dict(zip(names, counts, strict=True)),
         workers=tuple(record(WorkerRow, row) for row in workers),
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
+        alerts=tuple(each for each in alerts if each.is_raised),
     )
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
-from sendonce.domain.attempts import Report, Result, Verdict, closing_state, error_of, notification_id_of
+from sendonce.domain.attempts import Report, Result, Verdict, closing_state, error_of, notification_id_of, sent_at_of
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
 from sendonce.queries import parameters, with_parameters
 from sendonce.stores.evidence import Seen, evidence_of
 from sendonce.stores.sqlite.lanes import QUERIES, Row, Transaction
-from sendonce.stores.sqlite.times import microseconds
+from sendonce.stores.sqlite.times import microseconds, stamp
 
 Key: TypeAlias = tuple[int, int, int]
 
@@ -70,7 +70,7 @@ def _verdicts(transaction: Transaction, results: Sequence[Result], applied: Set[
 
 def _judge(transaction: Transaction, report: Report, seen: Mapping[tuple[int, int], Seen]) -> Verdict:
     """Tell the same result again from a late one, and keep a late one as evidence."""
-    claim, lease_id, outcome, _ = report
+    claim, lease_id, outcome = report[:3]
     evidence = evidence_of(report, seen.get((claim.delivery_id, claim.attempt)))
     if evidence.verdict is not Verdict.LATE:
         return evidence.verdict
@@ -103,7 +103,7 @@ def _fill(transaction: Transaction, results: Sequence[Result]) -> None:
 
 
 def _row(result: Result, now: int, *, bare: bool = False) -> Row:
-    (claim, lease_id, outcome, _), decision = result
+    (claim, lease_id, outcome, *_), decision = result
     if type(outcome) is Delivered and outcome.response is None and not bare:
         name = outcome.notification_id
         texts: tuple[str | None, ...] = (None, None, None if name is None else clean(name, ID_LENGTH), None)
@@ -120,6 +120,7 @@ def _row(result: Result, now: int, *, bare: bool = False) -> Row:
         int(decision.deferred),
         int(decision.in_doubt),
         None if decision.delay is None else now + microseconds(decision.delay),
+        None if (moment := sent_at_of(outcome)) is None else stamp(moment),
         None if decision.reason is None else decision.reason.value,
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from sendonce.stores.migrations import available, check_version
+from sendonce.stores.sqlite.alerting import Alerting
 from sendonce.stores.sqlite.files import MEMORY, parse_url
 from sendonce.stores.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
 from sendonce.stores.sqlite.leasing import Leasing
@@ -12,12 +13,15 @@ from sendonce.stores.sqlite.migrator import apply_missing, schema_version
 from sendonce.stores.sqlite.operating import Operating
 from sendonce.stores.sqlite.orchestrating import Orchestrating
 from sendonce.stores.sqlite.reading import Reading
+from sendonce.stores.sqlite.reconciling import Reconciling
+from sendonce.stores.sqlite.rooms import Rooms
+from sendonce.stores.sqlite.secrets import Secrets
 from sendonce.stores.sqlite.times import system_clock
 
 Answer = TypeVar("Answer")
 
 
-class SqliteStore(Orchestrating, Leasing, Operating, Reading):
+class SqliteStore(Orchestrating, Reconciling, Rooms, Leasing, Secrets, Alerting, Operating, Reading):
     """All of `sendonce.stores.ports.Store`. Reads do not wait for the writer, except in memory."""
 
     def __init__(self, writer: Lane, reader: Lane) -> None:

@@ -40,8 +40,10 @@ create table sendonce_subscriptions (
   state text not null default 'active' check (state in ('active', 'paused', 'disabled', 'removed')),
   state_reason text,
   policy text,
+  rate float8 check (rate > 0),
   description text
 );
+comment on column sendonce_subscriptions.rate is 'At most so many sends a second; null for as many as there are';
 
 create table sendonce_subscription_types (
   tenant text not null,
@@ -56,6 +58,7 @@ create table sendonce_subscription_secrets (
   subscription_id bigint not null references sendonce_subscriptions (id),
   created_at timestamptz not null default now(),
   expires_at timestamptz,
+  kind text not null default 'signing' check (kind in ('signing', 'bearer', 'headers', 'certificate')),
   secret bytea not null
 );
 create index sendonce_subscription_secrets_of on sendonce_subscription_secrets (subscription_id);
@@ -197,6 +200,36 @@ create table sendonce_stops (
   primary key (scope, value)
 );
 
+-- A room is where the deliveries of one destination, place or subscription wait when they cannot be sent now: the rows
+-- whose parked_on is its name. A breaker lets nothing out of one but now and then a probe.
+create table sendonce_breakers (
+  room text primary key,
+  opened_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  probe_at timestamptz not null,
+  pause float8 not null check (pause > 0),
+  allowance int not null default 0 check (allowance >= 0),
+  is_probing boolean not null default false,
+  error_code text
+) with (fillfactor = 50);
+comment on column sendonce_breakers.allowance is '0 while it is open; then how many may be on their way at once';
+
+create table sendonce_buckets (
+  subscription_id bigint primary key,
+  refilled_at timestamptz not null default now(),
+  tokens float8 not null
+) with (fillfactor = 50);
+
+create table sendonce_alerts (
+  name text primary key,
+  raised_at timestamptz not null default now(),
+  told_at timestamptz not null default now(),
+  is_raised boolean not null default true,
+  seen bigint not null default 0,
+  message text not null
+) with (fillfactor = 50);
+comment on table sendonce_alerts is 'What people were told, and when: one row per condition, so that several workers tell it once';
+
 create table sendonce_workers (
   id bigint generated always as identity primary key,
   started_at timestamptz not null default now(),
@@ -314,34 +347,53 @@ begin
      order by t.scope, t.value limit 1);
 end $$;
 
--- Parks deliveries of subscriptions that are not active, and of what is stopped, under a share lock on what holds
--- them: a resume either waits for this, or is seen here. Runs with its owner's rights, so that the orchestrator can
--- lock a subscription it may not change.
-create function sendonce_park(wanted bigint[]) returns bigint language plpgsql security definer
-  set search_path from current as $$
+-- Where an address leads to: a host with its port, or else the scheme, whose one provider all of its addresses share.
+-- Nothing limits null: it leads nowhere.
+create function sendonce_place(address text) returns text language sql immutable parallel safe as $$
+  select case when address like 'null:%' then ''
+              when split_part(address, ':', 2) like '//%'
+              then split_part(substr(address, position('://' in address) + 3), '/', 1)
+              else split_part(address, ':', 1) end
+$$;
+
+-- Parks what must not be sent now, each on the first thing that holds it: a subscription that is not active or a stop,
+-- under a share lock (a resume either waits for this, or is seen here); a breaker; a subscription's rate; a destination
+-- or a place that has as many on their way as it may. Runs with its owner's rights, so that the orchestrator can lock a
+-- subscription it may not change.
+create function sendonce_park(wanted bigint[], full_destinations text[], full_places text[], from_room text)
+  returns bigint language plpgsql security definer set search_path from current as $$
 declare
-  parked bigint := 0;
-  step bigint;
+  parked bigint;
 begin
   perform 1 from sendonce_subscriptions s
     where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
       and s.state in ('paused', 'disabled') order by s.id for share;
   perform 1 from sendonce_stops s order by s.scope, s.value for share;
 
+  with h as materialized (
+    select d.id,
+           case when s.state in ('paused', 'disabled') then 'subscription:' || s.id
+                when sendonce_stop_of(d.event_id, d.subscription_id, d.destination) is not null
+                then 'stop:' || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
+                when exists (select 1 from sendonce_breakers b where b.room = 'destination:' || d.destination)
+                then 'destination:' || d.destination
+                when exists (
+                  select 1 from sendonce_breakers b where b.room = 'place:' || sendonce_place(coalesce(s.destination, d.destination)))
+                then 'place:' || sendonce_place(coalesce(s.destination, d.destination))
+                when s.rate is not null then 'rate:' || s.id
+                when d.destination = any(full_destinations) then 'destination:' || d.destination
+                when sendonce_place(coalesce(s.destination, d.destination)) = any(full_places)
+                then 'place:' || sendonce_place(coalesce(s.destination, d.destination)) end as room
+      from sendonce_deliveries d
+      left join sendonce_subscriptions s on s.id = d.subscription_id
+     where d.id = any(wanted)
+  )
   update sendonce_deliveries d
-     set next_attempt_at = null, parked_on = 'subscription:' || s.id, updated_at = now()
-    from sendonce_subscriptions s
-   where d.id = any(wanted) and d.next_attempt_at is not null
-     and s.id = d.subscription_id and s.state in ('paused', 'disabled');
-  get diagnostics step = row_count;
-  parked := parked + step;
-
-  update sendonce_deliveries d
-     set next_attempt_at = null, updated_at = now(),
-         parked_on = 'stop:' || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
-   where d.id = any(wanted) and d.next_attempt_at is not null
-     and sendonce_stop_of(d.event_id, d.subscription_id, d.destination) is not null;
-  get diagnostics step = row_count;
-  return parked + step;
+     set next_attempt_at = null, parked_on = h.room, updated_at = now()
+    from h
+   where d.id = h.id and h.room is not null and h.room is distinct from from_room
+     and (d.next_attempt_at is not null or d.parked_on = from_room);
+  get diagnostics parked = row_count;
+  return parked;
 end $$;
-revoke execute on function sendonce_park(bigint[]) from public;
+revoke execute on function sendonce_park(bigint[], text[], text[], text) from public;

@@ -15,16 +15,20 @@ select d.id, d.status, n.id, n.generation
  order by d.id;
 
 -- name: open_generations
--- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id. Where
--- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that.
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
+-- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
+-- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that;
+-- but a repair is only for those who can be asked.
 insert into sendonce_deliveries
   (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
    notification_id)
 select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
-       case when d.in_doubt then 'resend' else d.if_unsure end, d.in_doubt,
-       case when d.in_doubt then d.notification_id end
+       case when g.in_doubt and :kind::text <> 'repair' then 'resend' else d.if_unsure end, g.in_doubt,
+       case when g.in_doubt then d.notification_id end
   from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
   join sendonce_deliveries d on d.id = w.id
+ cross join lateral (
+   select d.in_doubt or :kind::text = 'repair' or (d.status = 'Completed' and d.notification_id is null) as in_doubt) g
  order by w.place
 returning id, event_id, destination_hash, generation;
 
@@ -57,8 +61,8 @@ with d as (
 select count(*) from d;
 
 -- name: add_subscription
-insert into sendonce_subscriptions (tenant, destination, policy, description)
-values (:tenant, :destination, :policy, :description)
+insert into sendonce_subscriptions (tenant, destination, policy, rate, description)
+values (:tenant, :destination, :policy, :rate, :description)
 returning id;
 
 -- name: add_subscription_types
@@ -69,6 +73,12 @@ on conflict do nothing;
 -- name: set_subscription_state
 update sendonce_subscriptions
    set state = :state, state_reason = :reason, updated_at = now()
+ where id = :subscription_id and state <> 'removed'
+returning id;
+
+-- name: set_subscription_rate
+update sendonce_subscriptions
+   set rate = :rate, updated_at = now()
  where id = :subscription_id and state <> 'removed'
 returning id;
 

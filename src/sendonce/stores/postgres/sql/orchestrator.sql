@@ -1,42 +1,57 @@
--- name: start
--- One statement, so that a claim is one round trip and one commit. "= any(array(…))" and "lateral … offset 0" keep every
--- plan off sequential scans, which plain joins become when the limit is not known. The rows are locked when they are
--- updated, so their place (ctid) cannot change in between, and no second look into the index is needed. One that was
--- changed after this statement began is locked at a place that it does not see: it is left for the next claim.
+-- part: fence
 -- The attempt must survive the crash that follows it, so the commit waits for the disk whatever the default is.
-with f as materialized (
+f as materialized (
   select nextval('sendonce_lease_ids') as lease_id,
          case when current_setting('synchronous_commit') in ('off', 'local')
               then set_config('synchronous_commit', 'on', true) end as durable
-),
-c as materialized (
-  select d.id,
-         d.ctid as place,
-         d.next_attempt_at,
-         case when d.subscription_id is null then false
-              else (select s.state in ('paused', 'disabled') from sendonce_subscriptions s where s.id = d.subscription_id)
-         end
-         or case when not (select exists (select 1 from sendonce_stops)) then false
-                 else sendonce_stop_of(d.event_id, d.subscription_id, d.destination) is not null
-         end as held
-    from sendonce_deliveries d
-   where d.next_attempt_at <= now()
-     and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
-     and not exists (select 1 from sendonce_stops where scope = 'all')
-   order by d.next_attempt_at, d.id
-   limit :limit
-   for update of d skip locked
-),
-g as materialized (
-  select count(*) filter (where c.held) as held,
-         (select n.next_attempt_at from c n order by n.next_attempt_at desc, n.id desc limit 1) as until,
-         (select n.id from c n order by n.next_attempt_at desc, n.id desc limit 1) as until_id
+)
+
+-- part: hold
+-- Which of the candidates c, with their place, are held back: oldest first, within what each destination and place has
+-- left.
+r as materialized (
+  select c.id, c.place, c.next_attempt_at, c.event_id, c.subscription_id, c.destination, c.room,
+         sendonce_place(coalesce(s.destination, c.destination)) as spot,
+         coalesce(s.destination, c.destination) like '%://%' as has_host,
+         coalesce(s.state in ('paused', 'disabled') or (s.rate is not null and c.room is distinct from 'rate:' || c.subscription_id),
+                  false) as shut
     from c
+    left join lateral (
+      select n.destination, n.state, n.rate from sendonce_subscriptions n where n.id = c.subscription_id offset 0) s on true
+),
+k as materialized (
+  select r.id, r.place, r.next_attempt_at,
+         r.shut
+         or case when not (select exists (select 1 from sendonce_stops)) then false
+                 else sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null end
+         or case when not (select exists (select 1 from sendonce_breakers)) then false
+                 else exists (
+                   select 1 from sendonce_breakers b
+                    where b.room in ('destination:' || r.destination, 'place:' || r.spot)
+                      and b.room is distinct from r.room) end
+         or (r.spot <> '' and row_number() over (partition by r.spot order by r.next_attempt_at, r.id)
+             > coalesce(p.remaining, :each_place::int))
+         or (r.has_host and row_number() over (partition by r.destination order by r.next_attempt_at, r.id)
+             > coalesce(b.remaining, :each::int)) as held
+    from r
+    left join unnest(:destinations::text[], :lefts::int[]) as b(name, remaining) on b.name = r.destination
+    left join unnest(:places::text[], :place_lefts::int[]) as p(name, remaining) on p.name = r.spot
+)
+
+-- part: lease
+-- From k to leased attempts: those that nothing holds back. A place in the table (ctid) cannot change, because the rows
+-- are locked when they are updated, and no second look into the index is needed. One that was changed after this
+-- statement began is locked at a place that it does not see: it is left for the next claim.
+g as materialized (
+  select count(*) filter (where k.held) as held,
+         (select n.next_attempt_at from k n order by n.next_attempt_at desc, n.id desc limit 1) as until,
+         (select n.id from k n order by n.next_attempt_at desc, n.id desc limit 1) as until_id
+    from k
 ),
 u as (
   update sendonce_deliveries d
-     set status = 'InProgress', next_attempt_at = null, updated_at = now()
-   where d.ctid = any(array(select c.place from c where not c.held))
+     set status = 'InProgress', next_attempt_at = null, parked_on = null, updated_at = now()
+   where d.ctid = any(array(select k.place from k where not k.held))
   returning d.id, d.event_id, d.destination, d.destination_hash, d.subscription_id, d.if_unsure, d.attempt_count,
             d.deferred_count, d.corrections, d.generation, d.has_content, d.in_doubt, d.proven_at, d.notification_id,
             d.expires_at
@@ -76,7 +91,64 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
   left join lateral (
     select n.content from sendonce_contents n
      where u.has_content and n.event_id = u.event_id and n.destination_hash = u.destination_hash
-       and n.corrections = u.corrections offset 0) x on true;
+       and n.corrections = u.corrections offset 0) x on true
+
+-- name: start
+-- One statement, so that a claim is one round trip and one commit. "= any(array(…))" and "lateral … offset 0" keep every
+-- plan off sequential scans, which plain joins become when the limit is not known.
+with :(fence),
+c as materialized (
+  select d.id, d.ctid as place, d.next_attempt_at, d.event_id, d.subscription_id, d.destination, null::text as room
+    from sendonce_deliveries d
+   where d.next_attempt_at <= now()
+     and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
+     and not exists (select 1 from sendonce_stops where scope = 'all')
+   order by d.next_attempt_at, d.id
+   limit :limit
+   for update of d skip locked
+),
+:(hold),
+:(lease);
+
+-- name: start_waiting
+-- The same out of rooms: so many of each, oldest first.
+with :(fence),
+c as materialized (
+  select d.id, d.place, null::timestamptz as next_attempt_at, d.event_id, d.subscription_id, d.destination, q.room
+    from unnest(:rooms::text[], :quotas::int[]) as q(room, quota)
+   cross join lateral (
+     select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination
+       from sendonce_deliveries n
+      where n.parked_on = q.room and not exists (select 1 from sendonce_stops where scope = 'all')
+      order by n.id
+      limit q.quota
+      for update of n skip locked) d
+),
+:(hold),
+:(lease);
+
+-- name: start_doubtful
+-- What waits and may have been sent, due or not. Asking is not sending: a rate, a breaker or a limit holds nothing back
+-- here, a stop or a paused subscription does.
+with :(fence),
+c as materialized (
+  select d.id, d.ctid as place, d.event_id, d.subscription_id, d.destination
+    from sendonce_deliveries d
+   where d.in_doubt and d.id > :after
+     and (d.next_attempt_at is not null or split_part(d.parked_on, ':', 1) in ('destination', 'place', 'rate'))
+     and not exists (select 1 from sendonce_stops where scope = 'all')
+   order by d.id
+   limit :limit
+   for update of d skip locked
+),
+k as materialized (
+  select c.id, c.place, null::timestamptz as next_attempt_at,
+         coalesce(s.state in ('paused', 'disabled'), false)
+         or sendonce_stop_of(c.event_id, c.subscription_id, c.destination) is not null as held
+    from c
+    left join lateral (select n.state from sendonce_subscriptions n where n.id = c.subscription_id offset 0) s on true
+),
+:(lease);
 
 -- name: lock_due
 -- What start found in its way: the oldest due rows, to be looked at for parking.
@@ -87,19 +159,28 @@ select d.id
  limit :limit
    for update skip locked;
 
+-- name: lock_waiting
+-- The same in a room: what is at its front may be held by something else by now.
+select d.id
+  from sendonce_deliveries d
+ where d.parked_on = :room
+ order by d.id
+ limit :limit
+   for update skip locked;
+
 -- name: park
-select sendonce_park(:delivery_ids::bigint[]);
+select sendonce_park(:delivery_ids::bigint[], :destinations::text[], :places::text[], :room::text);
 
 -- name: settle
 -- One array per column, as text: nearly all results are plain successes, and then all but the first three are null.
 -- "is not distinct from" is not indexable on purpose: the plan must come from the primary key.
 with x as materialized (
   select n.d, n.a, n.l, coalesce(n.o, 'Delivered') as o, n.c, n.m, n.n, n.r, coalesce(n.s, 'Completed') as s, n.w, n.y, n.q,
-         n.p
+         n.p, n.t
     from unnest(
       :deliveries::bigint[], :attempts::int[], :leases::bigint[], :outcomes::text[], :codes::text[], :messages::text[],
       :notification_ids::text[], :responses::text[], :states::text[], :waits::float8[], :reasons::text[],
-      :doubts::boolean[], :deferrals::int[]) as n(d, a, l, o, c, m, n, r, s, w, y, q, p)
+      :doubts::boolean[], :deferrals::int[], :times::timestamptz[]) as n(d, a, l, o, c, m, n, r, s, w, y, q, p, t)
 ),
 j as (
   update sendonce_attempts t
@@ -107,7 +188,7 @@ j as (
          finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m, notification_id = x.n, response = x.r
     from x
    where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
-  returning x.d, x.a, x.l, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p
+  returning x.d, x.a, x.l, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p, x.t
 ),
 d as (
   update sendonce_deliveries t
@@ -118,7 +199,7 @@ d as (
          next_attempt_at = now() + x.w * interval '1 second',
          final_error_code = coalesce(x.c, t.final_error_code),
          notification_id = coalesce(x.n, t.notification_id),
-         notified_at = case when x.s = 'Completed' then now() end,
+         notified_at = case when x.s = 'Completed' then coalesce(x.t, now()) end,
          updated_at = now()
     from j x
    where t.id = x.d and t.status is not distinct from 'InProgress'

@@ -179,10 +179,18 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
 -- name: subscriptions
 select s.id, s.tenant,
        array(select t.pattern from sendonce_subscription_types t where t.subscription_id = s.id order by t.pattern),
-       s.destination, s.state, s.state_reason, s.policy, s.description, s.created_at
+       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at
   from sendonce_subscriptions s
  where (:tenant::text is null or s.tenant = :tenant::text)
    and (:subscription_id::bigint is null or s.id = :subscription_id::bigint)
    and (:subscription_id::bigint is not null or s.state <> 'removed')
  order by s.id
  limit 10000;
+
+-- name: waiting_in
+select w.room, n.waiting
+  from unnest(:rooms::text[]) as w(room)
+ cross join lateral (
+   select count(*) as waiting
+     from (select 1 from sendonce_deliveries d where d.parked_on = w.room limit :cap) p) n
+ order by w.room;

@@ -38,6 +38,7 @@ create table sendonce_subscriptions (
   state text not null default 'active' check (state in ('active', 'paused', 'disabled', 'removed')),
   state_reason text,
   policy text,
+  rate real check (rate > 0),
   description text
 );
 
@@ -54,6 +55,7 @@ create table sendonce_subscription_secrets (
   subscription_id integer not null references sendonce_subscriptions (id),
   created_at integer not null,
   expires_at integer,
+  kind text not null default 'signing' check (kind in ('signing', 'bearer', 'headers', 'certificate')),
   secret blob not null
 );
 create index sendonce_subscription_secrets_of on sendonce_subscription_secrets (subscription_id);
@@ -177,6 +179,32 @@ create table sendonce_stops (
   operator text not null,
   reason text,
   primary key (scope, value)
+) without rowid;
+
+create table sendonce_breakers (
+  room text primary key,
+  opened_at integer not null,
+  updated_at integer not null,
+  probe_at integer not null,
+  pause real not null check (pause > 0),
+  allowance integer not null default 0 check (allowance >= 0),
+  is_probing integer not null default 0 check (is_probing in (0, 1)),
+  error_code text
+) without rowid;
+
+create table sendonce_buckets (
+  subscription_id integer primary key,
+  refilled_at integer not null,
+  tokens real not null
+);
+
+create table sendonce_alerts (
+  name text primary key,
+  raised_at integer not null,
+  told_at integer not null,
+  is_raised integer not null default 1 check (is_raised in (0, 1)),
+  seen integer not null default 0,
+  message text not null
 ) without rowid;
 
 create table sendonce_workers (

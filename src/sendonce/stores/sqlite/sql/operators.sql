@@ -15,16 +15,20 @@ select d.id, d.status, n.id, n.generation
  order by d.id;
 
 -- name: open_generation
--- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id. Where
--- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that.
+-- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
+-- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
+-- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that;
+-- but a repair is only for those who can be asked.
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
    corrections, has_content, if_unsure, in_doubt, notification_id)
 select event_id, subscription_id, :now, :now, :now, destination, destination_hash, generation + 1,
-       corrections, has_content, case when in_doubt then 'resend' else if_unsure end, in_doubt,
-       case when in_doubt then notification_id end
-  from sendonce_deliveries
- where id = :delivery_id
+       corrections, has_content, case when doubtful and :kind <> 'repair' then 'resend' else if_unsure end, doubtful,
+       case when doubtful then notification_id end
+  from (
+    select *, in_doubt or :kind = 'repair' or (status = 'Completed' and notification_id is null) as doubtful
+      from sendonce_deliveries
+     where id = :delivery_id)
 returning id;
 
 -- name: close_dead_letters_of
@@ -52,8 +56,8 @@ update sendonce_deliveries
  where parked_on = :parked_on;
 
 -- name: add_subscription
-insert into sendonce_subscriptions (tenant, destination, policy, description, created_at, updated_at)
-values (:tenant, :destination, :policy, :description, :now, :now)
+insert into sendonce_subscriptions (tenant, destination, policy, rate, description, created_at, updated_at)
+values (:tenant, :destination, :policy, :rate, :description, :now, :now)
 returning id;
 
 -- name: add_subscription_types
@@ -64,6 +68,12 @@ on conflict do nothing;
 -- name: set_subscription_state
 update sendonce_subscriptions
    set state = :state, state_reason = :reason, updated_at = :now
+ where id = :subscription_id and state <> 'removed'
+returning id;
+
+-- name: set_subscription_rate
+update sendonce_subscriptions
+   set rate = :rate, updated_at = :now
  where id = :subscription_id and state <> 'removed'
 returning id;
 

@@ -1,15 +1,16 @@
 -- In all these files "not indexed" sends the planner to the primary key: after an ANALYZE of nearly empty tables it would
 -- walk another index instead, and go on doing so when there are a million rows.
 
--- name: claim_due
--- The columns of a claim. Walks the index of due times, so the oldest come first without a sort.
+-- part: claim
+-- The columns of a claim, and a subscription's rate.
 select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destination,
        coalesce(s.destination, d.destination), case when d.has_content and x.content is null then null else e.payload end,
        x.content, e.headers, e.subject, e.version,
        e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count, d.deferred_count,
        d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
-       (d.expires_at - :now) / 1e6
-  from sendonce_deliveries d indexed by sendonce_deliveries_due
+       (d.expires_at - :now) / 1e6, s.rate
+
+-- part: claimed
  cross join sendonce_events e not indexed on e.id = d.event_id
   left join sendonce_subscriptions s on s.id = d.subscription_id
   left join sendonce_contents x
@@ -17,38 +18,65 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
    and x.event_id = d.event_id
    and x.destination_hash = d.destination_hash
    and x.corrections = d.corrections
+
+-- name: claim_due
+-- Walks the index of due times, so the oldest come first without a sort.
+:(claim)
+  from sendonce_deliveries d indexed by sendonce_deliveries_due
+:(claimed)
  where d.next_attempt_at <= :now
  order by d.next_attempt_at, d.id
  limit :limit;
 
+-- name: claim_waiting
+:(claim)
+  from sendonce_deliveries d indexed by sendonce_deliveries_parked
+:(claimed)
+ where d.parked_on = :room
+ order by d.id
+ limit :limit;
+
+-- name: claim_doubtful
+:(claim)
+  from sendonce_deliveries d indexed by sendonce_deliveries_in_doubt
+:(claimed)
+ where d.in_doubt = 1 and d.id > :after
+   and (d.next_attempt_at is not null
+        or substr(d.parked_on, 1, instr(d.parked_on, ':')) in ('destination:', 'place:', 'rate:'))
+ order by d.id
+ limit :limit;
+
+-- part: holders
+-- What may hold a delivery back.
+select d.id, d.destination, coalesce(s.destination, d.destination), e.tenant, s.id, s.state, s.rate
+
+-- name: front_due
+:(holders)
+  from sendonce_deliveries d indexed by sendonce_deliveries_due
+ cross join sendonce_events e not indexed on e.id = d.event_id
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where d.next_attempt_at <= :now
+ order by d.next_attempt_at, d.id
+ limit :limit;
+
+-- name: front_waiting
+:(holders)
+  from sendonce_deliveries d indexed by sendonce_deliveries_parked
+ cross join sendonce_events e not indexed on e.id = d.event_id
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where d.parked_on = :room
+ order by d.id
+ limit :limit;
+
 -- name: park
--- Of the oldest due rows those that must not be sent now: each says what it waits for.
+-- Each says what it waits for.
 update sendonce_deliveries not indexed
-   set next_attempt_at = null, parked_on = h.parked_on, updated_at = :now
-  from (
-    select d.id,
-           case
-             when s.state in ('paused', 'disabled') then 'subscription:' || s.id
-             else (
-               select 'stop:' || t.scope || ':' || t.value
-                 from sendonce_stops t
-                where (t.scope = 'channel' and t.value = substr(
-                        coalesce(s.destination, d.destination), 1,
-                        instr(coalesce(s.destination, d.destination), ':') - 1))
-                   or (t.scope = 'destination' and t.value in (d.destination, s.destination))
-                   or (t.scope = 'tenant' and t.value = e.tenant)
-                order by t.scope, t.value
-                limit 1)
-           end as parked_on
-      from (
-        select id, event_id, subscription_id, destination
-          from sendonce_deliveries
-         where next_attempt_at <= :now
-         order by next_attempt_at, id
-         limit :limit) d
-     cross join sendonce_events e not indexed on e.id = d.event_id
-      left join sendonce_subscriptions s on s.id = d.subscription_id) h
- where sendonce_deliveries.id = +h.id and h.parked_on is not null;
+   set next_attempt_at = null, parked_on = w.value ->> 1, updated_at = :now
+  from json_each(:parked) w
+ where sendonce_deliveries.id = +(w.value ->> 0);
+
+-- name: breakers
+select room from sendonce_breakers;
 
 -- name: open_lease
 insert into sendonce_leases (worker_id, created_at, expires_at, deliveries)
@@ -63,7 +91,7 @@ select d.id, :lease_id, :now, d.attempt_count + 1, 'Leased'
 
 -- name: mark_in_progress
 update sendonce_deliveries
-   set status = 'InProgress', next_attempt_at = null, updated_at = :now
+   set status = 'InProgress', next_attempt_at = null, parked_on = null, updated_at = :now
  where id in (select value from json_each(:ids));
 
 -- name: make_results
@@ -83,6 +111,7 @@ create temp table if not exists results (
   deferred integer not null,
   in_doubt integer not null,
   next_attempt_at integer,
+  sent_at integer,
   reason text,
   primary key (delivery_id, attempt, lease_id)
 ) without rowid;
@@ -93,10 +122,10 @@ delete from temp.results;
 -- name: add_result
 insert into temp.results
   (delivery_id, attempt, lease_id, status, outcome, error_code, error_message, notification_id, response, to_status,
-   deferred, in_doubt, next_attempt_at, reason)
+   deferred, in_doubt, next_attempt_at, sent_at, reason)
 values
   (:delivery_id, :attempt, :lease_id, :status, :outcome, :error_code, :error_message, :notification_id, :response,
-   :to_status, :deferred, :in_doubt, :next_attempt_at, :reason);
+   :to_status, :deferred, :in_doubt, :next_attempt_at, :sent_at, :reason);
 
 -- name: close_attempts
 -- No row back means that the lease was lost, or that the result had been written before.
@@ -120,7 +149,7 @@ update sendonce_deliveries as d
         updated_at) = (
          select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred, r.in_doubt, r.next_attempt_at,
                 coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
-                case when r.to_status = 'Completed' then :now end, :now
+                case when r.to_status = 'Completed' then coalesce(r.sent_at, :now) end, :now
            from temp.results r
           where r.delivery_id = d.id)
  where d.id in (select delivery_id from temp.results)

@@ -180,10 +180,16 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
 select s.id, s.tenant,
        (select json_group_array(t.pattern)
           from (select pattern from sendonce_subscription_types where subscription_id = s.id order by pattern) t),
-       s.destination, s.state, s.state_reason, s.policy, s.description, s.created_at
+       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at
   from sendonce_subscriptions s
  where (:tenant is null or s.tenant = :tenant)
    and (:subscription_id is null or s.id = :subscription_id)
    and (:subscription_id is not null or s.state <> 'removed')
  order by s.id
  limit 10000;
+
+-- name: waiting_in
+select w.value,
+       (select count(*) from (select 1 from sendonce_deliveries d where d.parked_on = w.value limit :cap))
+  from json_each(:rooms) w
+ order by w.value;

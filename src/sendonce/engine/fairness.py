@@ -1,0 +1,95 @@
+"""How much this worker has on its way to each destination and place, and how much it may have there.
+
+A destination begins with a few sends at once. Quick answers earn it more, failures and silence cost it what it earned, so
+that one that is slow or dead never holds more than a few slots, and a quick one gets nearly all of them.
+"""
+
+from collections.abc import Sequence
+
+from sendonce.domain.attempts import Claim
+from sendonce.domain.destinations import place_of
+from sendonce.domain.limits import Limits, has_host
+from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Unknown
+
+QUICK_SECONDS = 1.0
+REMEMBERED = 1000
+
+
+class _Lane:
+    __slots__ = ("allowance", "in_flight")
+
+    def __init__(self, allowance: int) -> None:
+        self.allowance = allowance
+        self.in_flight = 0
+
+
+class Lanes:
+    """The counts of one kind: destinations, or places."""
+
+    def __init__(self, first: int, most: int) -> None:
+        self.first = min(first, most)
+        self._most = most
+        self._lanes: dict[str, _Lane] = {}
+
+    def begin(self, name: str) -> None:
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(self.first)
+        lane.in_flight += 1
+
+    def end(self, name: str, outcome: Outcome, seconds: float) -> None:
+        lane = self._lanes[name]
+        lane.in_flight -= 1
+        if type(outcome) is Delivered or type(outcome) is Accepted:
+            if seconds < QUICK_SECONDS and lane.allowance < self._most:
+                lane.allowance += 1
+        elif type(outcome) is Failed or type(outcome) is Unknown:
+            lane.allowance = max(self.first, lane.allowance // 2)
+        if not lane.in_flight and (lane.allowance == self.first or len(self._lanes) > REMEMBERED):
+            del self._lanes[name]
+
+    def left(self, name: str) -> int:
+        lane = self._lanes.get(name)
+        return self.first if lane is None else max(0, lane.allowance - lane.in_flight)
+
+    def in_flight(self, name: str) -> int:
+        lane = self._lanes.get(name)
+        return 0 if lane is None else lane.in_flight
+
+    def all_left(self) -> dict[str, int]:
+        return {name: max(0, lane.allowance - lane.in_flight) for name, lane in self._lanes.items()}
+
+
+class Fairness:
+    """`per_destination` and `per_place` are the most that one of them ever gets."""
+
+    def __init__(self, concurrency: int, *, per_destination: int | None = None, per_place: int | None = None) -> None:
+        most = max(1, concurrency * 4 // 5) if per_destination is None else per_destination
+        self.destinations = Lanes(max(concurrency // 10, 4), min(most, concurrency))
+        self.places = Lanes(max(concurrency // 2, 10), min(per_place or concurrency, concurrency))
+
+    def begin(self, claims: Sequence[Claim]) -> None:
+        """These are on their way now."""
+        for claim in claims:
+            place = place_of(claim.address)
+            if place:
+                self.places.begin(place)
+                if has_host(claim.address):
+                    self.destinations.begin(claim.destination)
+
+    def end(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
+        """This one is back, after so many seconds."""
+        place = place_of(claim.address)
+        if place:
+            self.places.end(place, outcome, seconds)
+            if has_host(claim.address):
+                self.destinations.end(claim.destination, outcome, seconds)
+
+    def limits(self) -> Limits:
+        """What may be claimed now."""
+        return Limits(
+            each=self.destinations.first,
+            each_place=self.places.first,
+            left=self.destinations.all_left(),
+            left_at_place=self.places.all_left(),
+        )

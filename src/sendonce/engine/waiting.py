@@ -1,0 +1,89 @@
+"""Which rooms to claim from, and how much: what waits there is let out as limits, rates and breakers allow."""
+
+import time
+from datetime import timedelta
+
+from sendonce.domain.destinations import place_of
+from sendonce.domain.limits import has_host
+from sendonce.engine.breakers import Breakers
+from sendonce.engine.fairness import Fairness
+from sendonce.stores.ports import RoomStore
+from sendonce.stores.records import Room
+
+LOOK_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 0.1
+ROOMS_AT_ONCE = 200
+
+
+class WaitingRooms:
+    """Reads the list of rooms now and then, a bounded step each time; nothing is forgotten when a worker dies."""
+
+    def __init__(self, store: RoomStore, fairness: Fairness, breakers: Breakers, *, hold: timedelta) -> None:
+        self._store = store
+        self._fairness = fairness
+        self._breakers = breakers
+        self._hold = hold
+        self._rooms: dict[str, Room] = {}
+        self._after = ""
+        self._look_at = 0.0
+
+    @property
+    def has_open(self) -> bool:
+        """True when something waits that only needs a free slot or its turn."""
+        return any(room.breaker is None or room.breaker.allowance > 0 for room in self._rooms.values())
+
+    def look_soon(self) -> None:
+        """Something was parked just now."""
+        self._look_at = min(self._look_at, time.monotonic() + LOOK_AGAIN_SECONDS)
+
+    async def look(self) -> None:
+        """Read the list of rooms if it is time to."""
+        if await self._breakers.apply():
+            self._look_at = 0.0
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        rooms = await self._store.rooms(after=self._after, limit=ROOMS_AT_ONCE)
+        self._after = rooms[-1].name if len(rooms) == ROOMS_AT_ONCE else ""
+        self._rooms = {room.name: room for room in rooms}
+        self._breakers.know(room.name for room in rooms if room.breaker is not None)
+
+    async def quotas(self, free: int) -> dict[str, int]:
+        """How many to take out of each room now, at most `free` altogether."""
+        quotas: dict[str, int] = {}
+        for room in list(self._rooms.values()):
+            if free <= 0:
+                break
+            quota = await self._quota(room, min(free, room.waiting))
+            if quota > 0:
+                quotas[room.name] = quota
+                free -= quota
+        return quotas
+
+    def taken(self, quotas: dict[str, int], claimed: int) -> None:
+        """So many were claimed for these quotas: rooms that must be empty now are left alone until the next look."""
+        for name, quota in quotas.items():
+            room = self._rooms.pop(name)
+            left = room.waiting - quota
+            if claimed and left > 0 and (room.breaker is None or room.breaker.allowance > 0):
+                self._rooms[name] = Room(name=name, waiting=left, breaker=room.breaker)
+
+    async def _quota(self, room: Room, wanted: int) -> int:
+        kind, _, name = room.name.partition(":")
+        if room.breaker is not None and room.breaker.allowance == 0:
+            return int(room.breaker.is_probe_due and await self._store.take_probe(room.name, self._hold))
+        if kind == "place":
+            wanted = min(wanted, self._fairness.places.left(name))
+            in_flight = self._fairness.places.in_flight(name)
+        else:
+            destination = f"subscription:{name}" if kind == "rate" else name
+            wanted = min(wanted, self._fairness.destinations.left(destination))
+            if has_host(destination):
+                wanted = min(wanted, self._fairness.places.left(place_of(destination)))
+            in_flight = self._fairness.destinations.in_flight(destination)
+        if room.breaker is not None:
+            wanted = min(wanted, room.breaker.allowance - in_flight)
+        if kind == "rate" and wanted > 0:
+            return await self._store.take_tokens(int(name), wanted)
+        return wanted

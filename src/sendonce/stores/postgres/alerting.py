@@ -1,0 +1,32 @@
+"""What was told to people, and when; and the counts by which it is decided."""
+
+from datetime import timedelta
+
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.stores.postgres.lanes import Lanes, fetch
+from sendonce.stores.records import READING_CAP, AlertRow, Readings
+
+
+class Alerting(Lanes):
+    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
+        """See AlertStore."""
+        values = {"name": clean(name, CODE_LENGTH), "message": clean(message, MESSAGE_LENGTH), "seen": seen}
+        async with self.people.transaction() as connection:
+            if await fetch(connection, "tell_alert", {**values, "repeat": repeat.total_seconds()}):
+                return True
+            await fetch(connection, "note_alert", values)
+            return False
+
+    async def clear_alert(self, name: str) -> bool:
+        """See AlertStore."""
+        return bool(await self.people.fetch("clear_alert", {"name": clean(name, CODE_LENGTH)}))
+
+    async def alerts(self) -> list[AlertRow]:
+        """See AlertStore."""
+        rows = await self.people.fetch("alerts", {})
+        return [AlertRow(**dict(zip(AlertRow.__dataclass_fields__, row, strict=True))) for row in rows]
+
+    async def readings(self, window: timedelta) -> Readings:
+        """See AlertStore."""
+        row = (await self.people.fetch("readings", {"cap": READING_CAP, "window": window.total_seconds()}))[0]
+        return Readings(**dict(zip(Readings.__dataclass_fields__, row, strict=True)))

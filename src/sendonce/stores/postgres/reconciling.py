@@ -1,0 +1,111 @@
+"""What reconciliation asks of the database: deliveries in doubt, a person's attestation, and what is marked sent."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.errors import NotAllowed, NotFound
+from sendonce.stores.ports import Started
+from sendonce.stores.postgres.journal import log_operation
+from sendonce.stores.postgres.lanes import Connection, fetch
+from sendonce.stores.postgres.orchestrating import Orchestrating
+from sendonce.stores.postgres.reading import Reading
+from sendonce.stores.records import ATTESTED, Acted, DeliveryRow, Filter
+
+WINDOW = 1000
+# A row's time is that of its transaction's beginning, and others may have got lower ids since.
+LONGEST_TRANSACTION = timedelta(hours=1)
+_LAST = 2**63 - 1
+
+
+class Reconciling(Orchestrating, Reading):
+    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+        """See OrchestratorStore."""
+        while True:
+            claimed = await self._claim("start_doubtful", {"limit": limit, "after": after}, worker_id, hold)
+            if claimed.lease is not None or not claimed.held:
+                return Started(claimed.lease)
+            after = claimed.until[1]  # all of these are stopped or paused; there may be others behind them
+
+    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
+        """See OrchestratorStore."""
+        changed, last = (await self.results.fetch("doubt", {"after": after, "limit": limit}))[0]
+        return changed, last
+
+    async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
+        """See OrchestratorStore."""
+        values = {"kind": "doubt", "operator": operator, "reason": reason, "subject": "open deliveries"}
+        return int((await self.results.fetch("log_operation", {**values, "affected": affected}))[0][0])
+
+    async def attest(
+        self, dead_letter_ids: Sequence[int], *, operator: str, reason: str, notification_id: str | None = None
+    ) -> Acted:
+        """See OperatorStore."""
+        ids = list(dict.fromkeys(dead_letter_ids))
+        async with self.people.transaction() as connection:
+            deliveries = await _open_letters(connection, ids)
+            opened = []
+            for delivery_id in deliveries:
+                values = {"delivery_id": delivery_id, "notification_id": _named(notification_id)}
+                opened.append(int((await fetch(connection, "attest", values))[0][0]))
+                await _find(connection, opened[-1], ATTESTED, f"{operator}: {reason}", None)
+            await fetch(connection, "close_attested", {"dead_letter_ids": ids, "operator": operator})
+            log = await log_operation(connection, "attest", operator, reason, ids, subject="dead letter")
+            return Acted(ids=tuple(opened), operation_id=log.operation_id)
+
+    async def add_finding(
+        self, delivery_id: int, *, kind: str, details: str, notification_id: str | None = None
+    ) -> bool:
+        """See OperatorStore."""
+        async with self.people.transaction() as connection:
+            return await _find(connection, delivery_id, kind, details, notification_id)
+
+    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
+        """See ReadStore."""
+        found: list[int] = []
+        while len(found) < limit:
+            rows = await self.people.fetch("completed_window", {"after": after, "since": since, "window": WINDOW})
+            if not rows:
+                break
+            found += [delivery_id for delivery_id, is_wanted in rows if is_wanted]
+            after = rows[-1][0]
+        return (await self._delivery_rows(found[:limit], Filter(limit=limit)))[::-1]
+
+    async def first_delivery_since(self, since: datetime) -> int:
+        """See ReadStore."""
+        newest = await self.people.fetch("delivery_window", {"before": _LAST, "window": 1})
+        low, high = 1, newest[0][0] + 1 if newest else 1
+        while low < high:
+            middle = (low + high) // 2
+            rows = await self.people.fetch("delivery_from", {"id": middle})
+            if not rows or rows[0][1] >= since - LONGEST_TRANSACTION:
+                high = middle
+            else:
+                low = rows[0][0] + 1
+        return low
+
+
+async def _open_letters(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """The deliveries of these dead letters, in their order."""
+    rows = await fetch(connection, "letters_to_attest", {"dead_letter_ids": list(ids)})
+    found = {row[0]: row[1:] for row in rows}
+    for each in ids:
+        if each not in found:
+            raise NotFound(f"there is no dead letter {each}")
+        if found[each][1] is not None:
+            raise NotAllowed(f"dead letter {each} was {found[each][1]} already")
+    return [found[each][0] for each in ids]
+
+
+async def _find(connection: Connection, delivery_id: int, kind: str, details: str, notification_id: str | None) -> bool:
+    values = {
+        "delivery_id": delivery_id,
+        "kind": kind,
+        "details": clean(details, MESSAGE_LENGTH),
+        "notification_id": _named(notification_id),
+    }
+    return bool(await fetch(connection, "add_finding", values))
+
+
+def _named(notification_id: str | None) -> str | None:
+    return None if notification_id is None else clean(notification_id, ID_LENGTH)

@@ -1,0 +1,74 @@
+"""Subscriptions' secrets: read to sign with, rotated, sealed anew; and a receiver that is gone for good."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.errors import NotFound
+from sendonce.stores.postgres.journal import log_operation
+from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
+from sendonce.stores.records import ENGINE, Acted, KeptSecret, SecretRow
+
+WINDOW = 1000
+
+
+class Secrets(Lanes):
+    """On the lane of people: no claim, result or renewal waits for a secret that is being read."""
+
+    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
+        """See SecretStore."""
+        rows = await self.people.fetch("secrets_of", {"subscription_id": subscription_id})
+        return [
+            SecretRow(id=id, kind=kind, secret=secret, created_at=created_at, expires_at=expires_at)
+            for id, kind, secret, created_at, expires_at in rows
+        ]
+
+    async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
+        """See ReadStore."""
+        rows = await self.people.fetch("kept_secrets", {"subscription_id": subscription_id})
+        return [
+            KeptSecret(id=id, kind=kind, created_at=created_at, expires_at=expires_at)
+            for id, kind, created_at, expires_at in rows
+        ]
+
+    async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
+        """See SecretStore."""
+        async with self.people.transaction() as connection:
+            why = clean(reason, MESSAGE_LENGTH)
+            values = {"subscription_id": subscription_id, "reason": why}
+            if not await fetch(connection, "disable_subscription", values):
+                return False
+            await log_operation(connection, "disabled", ENGINE, why, (subscription_id,), subject="subscription")
+            return True
+
+    async def rotate_secret(
+        self, subscription_id: int, secret: bytes, *, overlap: timedelta, operator: str, reason: str | None
+    ) -> Acted:
+        """See OperatorStore."""
+        async with self.people.transaction() as connection:
+            values = {"subscription_id": subscription_id}
+            if not await fetch(connection, "touch_subscription", values):
+                raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
+            await fetch(connection, "end_secrets", {**values, "overlap": overlap.total_seconds()})
+            await fetch(connection, "drop_ended_secrets", values)
+            await add_secrets(connection, subscription_id, {"signing": secret})
+            ids = (subscription_id,)
+            return await log_operation(connection, "rotate secret", operator, reason, ids, subject="subscription")
+
+    async def reseal(self, seal: Callable[[bytes], bytes], *, operator: str) -> Acted:
+        """See SealStore."""
+        async with self.people.transaction() as connection:
+            sealed: list[int] = []
+            window = {"after": 0, "window": WINDOW}
+            while rows := await fetch(connection, "secret_window", window):
+                for id, secret in rows:
+                    await fetch(connection, "reseal_secret", {"id": id, "secret": seal(secret)})
+                    sealed.append(id)
+                window = {"after": sealed[-1], "window": WINDOW}
+            return await log_operation(connection, "reseal", operator, None, sealed, subject="secret")
+
+
+async def add_secrets(connection: Connection, subscription_id: int, secrets: Mapping[str, bytes]) -> None:
+    """Enter secrets by kind, as they are to be stored."""
+    for kind, secret in secrets.items():
+        await fetch(connection, "add_secret", {"subscription_id": subscription_id, "kind": kind, "secret": secret})

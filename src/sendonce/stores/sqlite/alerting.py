@@ -1,0 +1,41 @@
+"""What was told to people, and when; and the counts by which it is decided."""
+
+from datetime import timedelta
+
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.stores.records import READING_CAP, AlertRow, Readings
+from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.rows import record
+from sendonce.stores.sqlite.times import microseconds
+
+
+class Alerting:
+    """See `AlertStore`."""
+
+    _writer: Lane
+    _reader: Lane
+
+    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
+        values = {"name": clean(name, CODE_LENGTH), "message": clean(message, MESSAGE_LENGTH), "seen": seen}
+        return await self._writer.run(_raise, values, repeat)
+
+    async def clear_alert(self, name: str) -> bool:
+        return bool(await self._writer.run(Transaction.fetch, "clear_alert", {"name": clean(name, CODE_LENGTH)}))
+
+    async def alerts(self) -> list[AlertRow]:
+        return [record(AlertRow, row) for row in await self._reader.run(Transaction.fetch, "alerts")]
+
+    async def readings(self, window: timedelta) -> Readings:
+        return await self._reader.run(_readings, window)
+
+
+def _raise(transaction: Transaction, values: dict[str, object], repeat: timedelta) -> bool:
+    if transaction.fetch("tell_alert", {**values, "repeat": microseconds(repeat)}):
+        return True
+    transaction.change("note_alert", values)
+    return False
+
+
+def _readings(transaction: Transaction, window: timedelta) -> Readings:
+    values = {"cap": READING_CAP, "since": transaction.now - microseconds(window)}
+    return record(Readings, transaction.fetch("readings", values)[0])

@@ -1,0 +1,52 @@
+-- name: doubt
+-- A bounded step up the primary key: what is open from there on may have been sent.
+update sendonce_deliveries
+   set in_doubt = 1, updated_at = :now
+ where id > :after and id <= :last and in_doubt = 0 and status not in ('Completed', 'DeadLettered');
+
+-- name: last_of_step
+select max(id) from (select id from sendonce_deliveries not indexed where id > :after order by id limit :limit);
+
+-- name: letters_to_attest
+select id, delivery_id, closed_as from sendonce_dead_letters
+ where id in (select value from json_each(:dead_letter_ids))
+ order by id;
+
+-- name: attest
+-- The next generation, born completed: what has ended is frozen, so a person's word cannot be written into it.
+insert into sendonce_deliveries
+  (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
+   corrections, has_content, if_unsure, notification_id, status, notified_at)
+select event_id, subscription_id, :now, null, :now, destination, destination_hash, generation + 1, corrections,
+       has_content, if_unsure, coalesce(:notification_id, notification_id), 'Completed', :now
+  from sendonce_deliveries
+ where id = :delivery_id
+returning id;
+
+-- name: close_attested
+update sendonce_dead_letters
+   set closed_at = :now, closed_as = 'attested', closed_by = :operator
+ where id in (select value from json_each(:dead_letter_ids)) and closed_at is null;
+
+-- name: add_finding
+-- The same found twice is one finding.
+insert into sendonce_findings (delivery_id, created_at, kind, notification_id, details)
+select :delivery_id, :now, :kind, :notification_id, :details
+ where not exists (
+   select 1 from sendonce_findings
+    where delivery_id = :delivery_id and kind = :kind and notification_id is :notification_id)
+returning id;
+
+-- name: completed_window
+-- A bounded step up the primary key, and which of these were notified since then and have no newer generation.
+select d.id,
+       d.status = 'Completed' and d.notified_at >= :since and not exists (
+         select 1 from sendonce_deliveries n
+          where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1)
+  from sendonce_deliveries d not indexed
+ where d.id > :after
+ order by d.id
+ limit :window;
+
+-- name: delivery_from
+select id, created_at from sendonce_deliveries not indexed where id >= :id order by id limit 1;
