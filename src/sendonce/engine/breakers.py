@@ -7,6 +7,7 @@ from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of
 from sendonce.domain.limits import has_host
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.observe.facts import Emit, Tripped
 from sendonce.stores.ports import RoomStore
 
 # Reasons that say nothing about the other side.
@@ -26,11 +27,14 @@ def room_of(claim: Claim) -> str | None:
 class Breakers:
     """Counts failures in a row, and keeps what is to be written about them until `apply`."""
 
-    def __init__(self, store: RoomStore, *, after: int, pause: timedelta, longest: timedelta) -> None:
+    def __init__(
+        self, store: RoomStore, *, after: int, pause: timedelta, longest: timedelta, emit: Emit
+    ) -> None:
         self._store = store
         self._after = after
         self._pause = pause
         self._longest = longest
+        self._emit = emit
         self._failures: dict[str, int] = {}
         self._known: set[str] = set()
         self._to_trip: dict[str, str | None] = {}
@@ -66,7 +70,8 @@ class Breakers:
         easing, self._to_ease = self._to_ease, set()
         for room, code in tripping.items():
             self._known.add(room)
-            await self._store.trip(room, pause=self._pause, longest=self._longest, code=code)
+            if await self._store.trip(room, pause=self._pause, longest=self._longest, code=code):
+                self._emit(Tripped(code=code))
         for room in sorted(easing):
             await self._store.ease(room, enough=ENOUGH)
         return bool(tripping or easing)

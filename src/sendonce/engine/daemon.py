@@ -5,25 +5,34 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
+from sendonce.engine.alerting import Alarm
+from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.keeper import Keeper
+from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.leases import LeaseBook
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
+from sendonce.engine.sinks import sinks_of
 from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
-from sendonce.observe.facts import Begun, Emit, Stopped
+from sendonce.observe.facts import Begun, Emit, Fact, Stopped
+from sendonce.sealing import Sealer
 from sendonce.stores.ports import Doorbell, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through."""
+    """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through.
+
+    `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything.
+    """
 
     open_store: Callable[[], Awaitable[Store]]
     channels: Channels
@@ -32,6 +41,8 @@ class Parts:
     version: str
     policy: Policy = DEFAULT_POLICY
     doorbell: Doorbell | None = None
+    sealer: Sealer = field(default_factory=Sealer)
+    alerts: AlertSettings | None = None
 
 
 async def run(parts: Parts) -> Stopped:
@@ -44,9 +55,15 @@ async def run(parts: Parts) -> Stopped:
         worker_id = await store.register(name, parts.version, parts.config.concurrency)
         orchestrator = Orchestrator(store, policies, parts.channels)
         book = LeaseBook()
+        namespace = await store.namespace()
+        alarm = None
+        if parts.alerts is not None:
+            sinks = sinks_of(parts.alerts, parts.channels, namespace)
+            alarm = Alarm(store, parts.alerts, sinks, parts.emit)
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
-            worker_id=worker_id, namespace=await store.namespace(), emit=parts.emit, doorbell=parts.doorbell,
+            worker_id=worker_id, namespace=namespace, emit=_heard(parts.emit, alarm), doorbell=parts.doorbell,
+            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer),
         )  # fmt: skip
         parts.emit(
             Begun(
@@ -63,7 +80,8 @@ async def run(parts: Parts) -> Stopped:
         keeping.start()
         try:
             _stop_on_signals(worker)
-            stopped = await worker.run()
+            async with _watched(alarm, until_idle=parts.config.until_idle):
+                stopped = await worker.run()
         finally:
             await asyncio.to_thread(keeping.stop)
         return stopped
@@ -72,6 +90,34 @@ async def run(parts: Parts) -> Stopped:
             await parts.doorbell.close()
         await parts.channels.close()
         await store.close()
+
+
+def _heard(emit: Emit, alarm: Alarm | None) -> Emit:
+    """Let the alarm hear what the worker says."""
+    if alarm is None:
+        return emit
+
+    def both(fact: Fact) -> None:
+        emit(fact)
+        alarm.hear(fact)
+
+    return both
+
+
+@asynccontextmanager
+async def _watched(alarm: Alarm | None, *, until_idle: bool) -> AsyncIterator[None]:
+    """Look now and then while the worker works; one that runs until idle may end before that, and looks at its end."""
+    if alarm is None:
+        yield
+        return
+    looking = asyncio.create_task(alarm.run())
+    try:
+        yield
+        if until_idle:
+            await alarm.look()
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
 
 
 class _KeeperThread:

@@ -13,6 +13,7 @@ from sendonce.stores.records import Room
 LOOK_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
 ROOMS_AT_ONCE = 200
+FORGET_SECONDS = 600.0
 
 
 class WaitingRooms:
@@ -26,6 +27,7 @@ class WaitingRooms:
         self._rooms: dict[str, Room] = {}
         self._after = ""
         self._look_at = 0.0
+        self._forget_at = time.monotonic() + FORGET_SECONDS
 
     @property
     def has_open(self) -> bool:
@@ -48,6 +50,9 @@ class WaitingRooms:
         self._after = rooms[-1].name if len(rooms) == ROOMS_AT_ONCE else ""
         self._rooms = {room.name: room for room in rooms}
         self._breakers.know(room.name for room in rooms if room.breaker is not None)
+        if now >= self._forget_at:
+            self._forget_at = now + FORGET_SECONDS
+            await self._store.forget_breakers(timedelta(seconds=FORGET_SECONDS))
 
     async def quotas(self, free: int) -> dict[str, int]:
         """How many to take out of each room now, at most `free` altogether."""

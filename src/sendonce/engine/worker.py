@@ -55,7 +55,7 @@ class Worker:
             config.concurrency, per_destination=config.per_destination, per_place=config.per_host
         )
         self._breakers = Breakers(
-            rooms, after=config.breaker_after, pause=config.breaker_pause, longest=config.breaker_longest
+            rooms, after=config.breaker_after, pause=config.breaker_pause, longest=config.breaker_longest, emit=emit
         )
         self._waiting = WaitingRooms(rooms, self._fairness, self._breakers, hold=config.lease)
         self._sender = Sender(

@@ -108,8 +108,8 @@ class RoomStore(Protocol):
         """True for one caller when a probe is due: it has `hold` to try one delivery."""
         ...
 
-    async def close_breaker(self, room: str) -> None:
-        """There is nothing to probe with: forget it."""
+    async def forget_breakers(self, age: timedelta) -> int:
+        """Drop breakers that nothing waits behind and that nobody has touched for so long; how many were."""
         ...
 
     async def take_tokens(self, subscription_id: int, wanted: int) -> int:

@@ -158,7 +158,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`; `waiting` stops at a cap."""
+    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`. A count stops at a cap."""
 
     name: str
     waiting: int
@@ -247,8 +247,9 @@ COUNT_CAP = 100_000
 READING_CAP = 10_000
 # The kind of finding that says who has attested a delivery as sent, and why.
 ATTESTED = "attested"
-# Of each room no more than this is counted.
+# Of each room no more than this is counted, and at a glance no more rooms than this are shown.
 ROOM_CAP = 10_000
+ROOMS_SHOWN = 100
 # Who is named in the operations log for what no person did.
 ENGINE = "sendonce worker"
 # A worker says every two seconds that it is there.

@@ -33,8 +33,8 @@ class Rooms(Lanes):
     async def take_probe(self, room: str, hold: timedelta) -> bool:
         return bool(await self.claims.fetch("take_probe", {"room": room, "hold": hold.total_seconds()}))
 
-    async def close_breaker(self, room: str) -> None:
-        await self.claims.fetch("close_breaker", {"room": room})
+    async def forget_breakers(self, age: timedelta) -> int:
+        return len(await self.leases.fetch("forget_breakers", {"age": age.total_seconds()}))
 
     async def take_tokens(self, subscription_id: int, wanted: int) -> int:
         async with self.claims.transaction() as connection:

@@ -16,7 +16,6 @@ from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds, moment
 
 
-
 class Orchestrating:
     """See `OrchestratorStore`."""
 
@@ -50,8 +49,9 @@ def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta
     rows = transaction.fetch("claim_due", {"limit": limit})
     good = sendable(rows, holders, limits, None)
     claims = tuple([claim_of(row) for row in good])
+    lease = open_lease(transaction, worker_id, claims, hold)
     parked = park(transaction, holders, limits.after(claims), None) if len(good) < len(rows) else 0
-    return Started(open_lease(transaction, worker_id, claims, hold), parked)
+    return Started(lease, parked)
 
 
 def _start_waiting(
@@ -61,15 +61,16 @@ def _start_waiting(
     if holders.is_all_stopped:
         return Started(None)
     claims: tuple[Claim, ...] = ()
-    parked = 0
+    blocked = []
     for room, quota in quotas.items():
         rows = transaction.fetch("claim_waiting", {"room": room, "limit": max(quota, 0)})
         good = sendable(rows, holders, limits, room)
         claimed = tuple([claim_of(row) for row in good])
         claims, limits = claims + claimed, limits.after(claimed)
         if len(good) < len(rows):
-            parked += park(transaction, holders, limits, room)
-    return Started(open_lease(transaction, worker_id, claims, hold), parked)
+            blocked.append(room)
+    lease = open_lease(transaction, worker_id, claims, hold)
+    return Started(lease, sum([park(transaction, holders, limits, room) for room in blocked]))
 
 
 def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim], hold: timedelta) -> Lease | None:

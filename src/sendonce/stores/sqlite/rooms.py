@@ -33,8 +33,8 @@ class Rooms:
         values = {"room": room, "hold": hold.total_seconds()}
         return bool(await self._writer.run(Transaction.fetch, "take_probe", values))
 
-    async def close_breaker(self, room: str) -> None:
-        await self._writer.run(Transaction.change, "close_breaker", {"room": room})
+    async def forget_breakers(self, age: timedelta) -> int:
+        return len(await self._writer.run(Transaction.fetch, "forget_breakers", {"age": age.total_seconds()}))
 
     async def take_tokens(self, subscription_id: int, wanted: int) -> int:
         return await self._writer.run(_take_tokens, subscription_id, wanted)

@@ -41,10 +41,12 @@ update sendonce_breakers
  where room = :room and allowance = 0 and probe_at <= now()
 returning room;
 
--- name: close_breaker
-delete from sendonce_breakers b
- where b.room = :room
-   and not exists (select 1 from sendonce_deliveries d where d.parked_on = b.room);
+-- name: forget_breakers
+delete from sendonce_breakers
+ where updated_at < now() - :age::float8 * interval '1 second' and probe_at < now()
+   and not exists (
+     select 1 from sendonce_deliveries d where d.parked_on = sendonce_breakers.room)
+returning room;
 
 -- name: add_bucket
 insert into sendonce_buckets (subscription_id, refilled_at, tokens)

@@ -43,11 +43,12 @@ update sendonce_breakers
  where room = :room and allowance = 0 and probe_at <= :now
 returning room;
 
--- name: close_breaker
+-- name: forget_breakers
 delete from sendonce_breakers
- where room = :room
+ where updated_at < :now - cast(:age * 1e6 as integer) and probe_at < :now
    and not exists (
-     select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked where d.parked_on = sendonce_breakers.room);
+     select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked where d.parked_on = sendonce_breakers.room)
+returning room;
 
 -- name: add_bucket
 insert into sendonce_buckets (subscription_id, refilled_at, tokens) values (:subscription_id, :now, 1)

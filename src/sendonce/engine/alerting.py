@@ -1,0 +1,105 @@
+"""The alarm: looks now and then at what needs people, and tells them once, whatever the number of workers."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sendonce.engine.alerts import AlertSettings, Change, Raise, judge
+from sendonce.engine.sinks import Notice, Sink
+from sendonce.errors import SendonceError, StoreBusy
+from sendonce.observe.facts import Alerted, AlertFailed, Emit, Fact, Settled
+from sendonce.stores.ports import AlertStore
+
+TRIES = 5
+MOST_UNTOLD = 100
+MOST_FAULTS = 20
+
+
+class _Owed(NamedTuple):
+    sink: Sink
+    notice: Notice
+    tries: int
+
+
+class Alarm:
+    """One for each worker. The database says which of them tells; nothing here can stop the worker."""
+
+    def __init__(self, store: AlertStore, settings: AlertSettings, sinks: Sequence[Sink], emit: Emit) -> None:
+        self._store = store
+        self._settings = settings
+        self._sinks = sinks
+        self._emit = emit
+        self._faults: Counter[str] = Counter()
+        self._owed: deque[_Owed] = deque(maxlen=MOST_UNTOLD)
+        self._trouble = ""
+
+    def hear(self, fact: Fact) -> None:
+        """Count the faults on our side that this worker meets."""
+        if isinstance(fact, Settled) and fact.faults:
+            for name, count in fact.faults:
+                if name in self._faults or len(self._faults) < MOST_FAULTS:
+                    self._faults[name] += count
+
+    async def run(self) -> None:
+        """Look for ever, first after one interval: a worker that has just begun knows nothing."""
+        while True:
+            await asyncio.sleep(self._settings.every.total_seconds())
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once, and tell what is to be told by this worker; then try again what did not get through before."""
+        try:
+            await self._look()
+            self._trouble = ""
+        except StoreBusy:
+            pass  # the worker waits for the same database, and says so
+        except SendonceError as error:
+            if str(error) != self._trouble:
+                self._emit(AlertFailed(way="database", reason=str(error)))
+            self._trouble = str(error)
+        await self._pay()
+
+    async def _look(self) -> None:
+        readings = await self._store.readings(self._settings.repeat)
+        known = {row.name: row for row in await self._store.alerts()}
+        faults, self._faults = self._faults, Counter()
+        try:
+            for change in judge(self._settings, readings, faults, known):
+                if await self._is_mine(change):
+                    is_over = not isinstance(change, Raise)
+                    self._tell(Notice(name=change.name, message=change.message, is_over=is_over, at=readings.now))
+        except StoreBusy:
+            self._faults.update(faults)
+            raise
+
+    async def _is_mine(self, change: Change) -> bool:
+        """True for the one worker that is to tell it."""
+        if isinstance(change, Raise):
+            return await self._store.raise_alert(
+                change.name, change.message, seen=change.seen, repeat=self._settings.repeat
+            )
+        return await self._store.clear_alert(change.name)
+
+    def _tell(self, notice: Notice) -> None:
+        if self._settings.log:
+            self._emit(Alerted(name=notice.name, message=notice.message, is_over=notice.is_over))
+        self._owed.extend(_Owed(sink, notice, 0) for sink in self._sinks)
+
+    async def _pay(self) -> None:
+        """Tell what is owed, each way by itself: one that does not answer holds up no other."""
+        owed = list(self._owed)
+        self._owed.clear()
+        by_way = [[each for each in owed if each.sink is sink] for sink in self._sinks]
+        await asyncio.gather(*(self._pay_in_order(mine) for mine in by_way if mine))
+
+    async def _pay_in_order(self, owed: Sequence[_Owed]) -> None:
+        for position, (sink, notice, tries) in enumerate(owed):
+            failure = await sink.tell(notice, tries + 1)
+            if failure is None:
+                continue
+            self._emit(AlertFailed(way=sink.way, reason=failure.reason))
+            if not failure.for_good and tries + 1 < TRIES:
+                self._owed.append(_Owed(sink, notice, tries + 1))
+                self._owed.extend(owed[position + 1 :])
+                return

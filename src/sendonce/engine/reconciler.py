@@ -1,0 +1,204 @@
+"""The reconciler: asks now about everything that may have been sent, and settles what it is told. It never sends."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from sendonce.channels.credentials import NONE, Credentials
+from sendonce.channels.protocol import Message
+from sendonce.channels.registry import Channels
+from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
+from sendonce.domain.decide import Decision
+from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.destinations import scheme_of
+from sendonce.domain.outcomes import Deferred, Delivered
+from sendonce.domain.policies import Policy
+from sendonce.engine.attempting import Keyring, Known, ask
+from sendonce.engine.orchestrator import Orchestrator
+from sendonce.engine.policies import Policies
+from sendonce.stores.ports import LeaseStore, ReadStore
+
+CONCURRENCY = 50
+LEASE = timedelta(seconds=60)
+MARGIN_SECONDS = 2.0
+INTERRUPTED_SECONDS = 5.0
+TOO_EARLY, LEFT = "asked_too_early", "cannot_be_asked"
+HANDED_BACK = Deferred("handed_back", "the reconciliation was interrupted before it was asked", timedelta(0))
+TIMED_OUT = Deferred("look_up_timeout", "no answer to the look-up in time")
+NOT_FOUND = Deferred("not_found", "the receiver does not have it: a worker sends it", timedelta(0))
+
+
+class Answer(StrEnum):
+    """What asking about one delivery came to."""
+
+    FOUND = "found"
+    NOT_FOUND = "not_found"
+    NO_ANSWER = "no_answer"
+    TOO_EARLY = "too_early"
+    HELD = "held"
+    LEFT = "left"
+    GIVEN_UP = "given_up"
+    LATE = "late"
+
+
+UNANSWERED = frozenset({Answer.NO_ANSWER, Answer.TOO_EARLY, Answer.LATE})
+
+
+class Asked(NamedTuple):
+    """One delivery that was asked about; `detail` is the other side's id, or an error code."""
+
+    delivery_id: int
+    destination: str
+    answer: Answer
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """How many came to what."""
+
+    asked: int
+    answers: dict[Answer, int]
+
+    @property
+    def unanswered(self) -> int:
+        """About how many nothing is known yet that was not known before."""
+        return sum(self.answers.get(answer, 0) for answer in UNANSWERED)
+
+
+class ReconcilerStore(LeaseStore, ReadStore, Protocol):
+    """What the reconciler needs beside the orchestrator."""
+
+
+class Reconciler:
+    """Leases a batch, asks about all of it at once within the lease, settles it, and goes on with higher ids."""
+
+    def __init__(
+        self, orchestrator: Orchestrator, store: ReconcilerStore, channels: Channels, policies: Policies,
+        *, namespace: str, worker_id: int, keyring: Keyring | None = None, hold: timedelta = LEASE,
+        concurrency: int = CONCURRENCY,
+    ) -> None:  # fmt: skip
+        self._orchestrator = orchestrator
+        self._store = store
+        self._channels = channels
+        self._policies = policies
+        self._namespace = namespace
+        self._worker_id = worker_id
+        self._keyring = keyring
+        self._hold = hold
+        self._concurrency = concurrency
+
+    async def run(self, on_asked: Callable[[Asked], None]) -> Reconciled:
+        """Ask about each delivery in doubt once. Interrupted, what was not asked is handed back."""
+        counts: Counter[Answer] = Counter()
+        after = 0
+        while True:
+            good_until = time.monotonic() + self._hold.total_seconds() - MARGIN_SECONDS
+            started = await self._orchestrator.start_doubtful(
+                self._worker_id, self._concurrency, self._hold, after=after
+            )
+            if started.lease is None:
+                return Reconciled(asked=counts.total(), answers=dict(counts))
+            for asked in await self._ask_all(started.lease, good_until):
+                counts[asked.answer] += 1
+                on_asked(asked)
+            after = max(claim.delivery_id for claim in started.lease.claims)
+            await self._store.beat(self._worker_id, progressed=True)
+
+    async def _ask_all(self, lease: Lease, good_until: float) -> list[Asked]:
+        asking = [asyncio.ensure_future(self._ask(claim, lease, good_until)) for claim in lease.claims]
+        try:
+            await asyncio.wait(asking)
+        except asyncio.CancelledError:
+            for each in asking:
+                each.cancel()
+            await asyncio.wait(asking, timeout=INTERRUPTED_SECONDS)
+            await self._settle(lease, asking)
+            raise
+        return await self._settle(lease, asking)
+
+    async def _settle(self, lease: Lease, asking: Sequence["asyncio.Future[Report]"]) -> list[Asked]:
+        """Write what is known of a whole lease, and give it up."""
+        reports = [
+            each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, HANDED_BACK)
+            for claim, each in zip(lease.claims, asking, strict=True)
+        ]
+        results = self._orchestrator.decide(reports)
+        verdicts = await self._orchestrator.settle(results)
+        await self._store.release([lease.id])
+        return [_asked(result, verdict) for result, verdict in zip(results, verdicts, strict=True)]
+
+    async def _ask(self, claim: Claim, lease: Lease, good_until: float) -> Report:
+        policy = self._policies.of(claim)
+        try:
+            async with asyncio.timeout_at(_loop_time(good_until)):
+                known = await self._known(claim, policy, good_until)
+                if known.answer is None and known.cleared:
+                    known = await self._unless_too_early(claim, policy)
+        except TimeoutError:
+            known = Known(TIMED_OUT)
+        except Exception as error:  # a channel's own fault; its text may hold what is secret
+            known = Known(Deferred("channel_error", type(error).__name__))
+        # Not at once, and not after a growing pause: who reconciles every minute must not keep it from being sent.
+        outcome = known.answer or Deferred(LEFT, "nobody can tell: a worker sends it again", policy.first_delay)
+        return Report(claim, lease.id, outcome, known.cleared, known.cannot_be_asked)
+
+    async def _known(self, claim: Claim, policy: Policy, good_until: float) -> Known:
+        if claim.is_proven:
+            return Known(Delivered(claim.notification_id))
+        if self._channels.find(claim.address) is None:
+            return Known(Deferred("no_channel", f"there is no channel here for {scheme_of(claim.address)}:"))
+        credentials = await self._credentials(claim)
+        if isinstance(credentials, Deferred):
+            return Known(credentials)
+        message = Message(claim, self._namespace, credentials)
+        return await ask(
+            claim,
+            self._channels.find_asking(claim.address),
+            message,
+            policy,
+            lambda each: min(each.timeout.total_seconds(), good_until - time.monotonic()),
+        )
+
+    async def _credentials(self, claim: Claim) -> Credentials | Deferred:
+        if claim.subscription_id is None or self._keyring is None:
+            return NONE
+        return await self._keyring.of(claim.subscription_id)
+
+    async def _unless_too_early(self, claim: Claim, policy: Policy) -> Known:
+        """Not found, said before `doubt_wait` has passed, may mean not found yet: then it is asked again later."""
+        *before, ours = await self._store.attempts_of(claim.delivery_id)
+        doubtful = [each.finished_at for each in before if each.outcome in ("Unknown", "Accepted") and each.finished_at]
+        if doubtful:
+            left = policy.doubt_wait - (ours.created_at - max(doubtful))
+            if left > timedelta(0):
+                return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
+        return Known(NOT_FOUND, cleared=True)
+
+
+def _loop_time(monotonic: float) -> float:
+    return asyncio.get_running_loop().time() + monotonic - time.monotonic()
+
+
+def _asked(result: Result, verdict: Verdict) -> Asked:
+    claim, outcome = result.report.claim, result.report.outcome
+    answer = Answer.LATE if verdict is Verdict.LATE else _answer(result.report, result.decision)
+    detail = notification_id_of(outcome) or error_of(outcome)[0]
+    return Asked(claim.delivery_id, claim.destination, answer, detail)
+
+
+def _answer(report: Report, decision: Decision) -> Answer:
+    outcome = report.outcome
+    if decision.to is DeliveryState.COMPLETED:
+        return Answer.FOUND
+    if decision.to is DeliveryState.DEAD_LETTERED:
+        return Answer.HELD if decision.reason is ReasonClass.IN_DOUBT else Answer.GIVEN_UP
+    if report.cleared:
+        return Answer.NOT_FOUND
+    code = outcome.code if isinstance(outcome, Deferred) else None
+    return {TOO_EARLY: Answer.TOO_EARLY, LEFT: Answer.LEFT}.get(code or "", Answer.NO_ANSWER)

@@ -1,0 +1,240 @@
+"""One slow or dead destination does not hold up the others: limits that are earned, breakers and rates."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from sendonce.channels.protocol import Message
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.engine.breakers import Breakers
+from sendonce.engine.fairness import Fairness, Lanes
+from sendonce.observe.facts import Tripped
+from sendonce.outbox.drafts import Draft
+from sendonce.outbox.outbox import Outbox
+from sendonce.stores.ports import RoomStore, Store
+from tests.domain.values import a_claim
+from tests.engine.rig import Told, never, serving, working
+from tests.processes import until_async
+from tests.stores.databases import Database
+
+DEAD, WELL = "test://dead.example/hook", "test://well.example/hook"
+MS = timedelta(milliseconds=1)
+
+
+class ByHost(Told):
+    """Another script for each destination."""
+
+    def __init__(self, **scripts: object) -> None:
+        super().__init__()
+        self.scripts = {host: [step] for host, step in scripts.items()}
+        self.at: dict[str, int] = dict.fromkeys(scripts, 0)
+        self.most_at: dict[str, int] = dict.fromkeys(scripts, 0)
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        host = message.address.partition("//")[2].partition(".")[0]
+        self.at[host] += 1
+        self.most_at[host] = max(self.most_at[host], self.at[host])
+        self.script = self.scripts[host]
+        try:
+            return await super().send(message, timeout=timeout)
+        finally:
+            self.at[host] -= 1
+
+    def sent_to(self, destination: str) -> int:
+        return sum(message.address == destination for message in self.sent)
+
+
+def publish(database: Database, amount: int, to: str, *, first: int = 0) -> None:
+    with database.connection() as connection:
+        drafts = [Draft("memo.created", {}, key=f"{to}-{first + number}", to=to) for number in range(amount)]
+        Outbox().publish_many(connection, drafts)
+
+
+def completed(database: Database, destination: str) -> int:
+    sql = "select count(*) from sendonce_deliveries where destination = ? and status = 'Completed'"
+    return int(database.one(sql, destination))
+
+
+class TestLanes:
+    def test_a_lane_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
+        lanes = Lanes(first=2, most=4)
+        assert lanes.left("a") == 2
+        for _ in range(5):
+            lanes.begin("a")
+            lanes.end("a", Delivered(), 0.01)
+
+        assert lanes.left("a") == 4
+
+    def test_slow_answers_earn_nothing(self) -> None:
+        lanes = Lanes(first=2, most=4)
+        lanes.begin("a")
+        lanes.end("a", Delivered(), 5.0)
+
+        assert lanes.left("a") == 2
+
+    @pytest.mark.parametrize("outcome", [Failed("503"), Unknown("timeout")])
+    def test_failures_cost_what_was_earned(self, outcome: Outcome) -> None:
+        lanes = Lanes(first=2, most=10)
+        for _ in range(20):
+            lanes.begin("a")
+            lanes.end("a", Delivered(), 0.01)
+        assert lanes.left("a") == 10
+        lanes.begin("a")
+        lanes.end("a", outcome, 0.01)
+
+        assert lanes.left("a") == 5
+
+    def test_what_is_on_its_way_is_taken_off(self) -> None:
+        lanes = Lanes(first=2, most=4)
+        for _ in range(3):
+            lanes.begin("a")
+
+        assert (lanes.left("a"), lanes.in_flight("a"), lanes.all_left()) == (0, 3, {"a": 0})
+
+    def test_idle_lanes_are_forgotten(self) -> None:
+        lanes = Lanes(first=2, most=4)
+        for number in range(5000):
+            lanes.begin(str(number))
+            lanes.end(str(number), Delivered(), 0.01)
+
+        assert len(lanes.all_left()) <= 1000
+
+    def test_null_and_hosts(self) -> None:
+        fairness = Fairness(100)
+        fairness.begin([a_claim(destination="null:a", address="null:a")])
+        fairness.begin([a_claim(destination="mailto:a@b.c", address="mailto:a@b.c")])
+        fairness.begin([a_claim(destination="subscription:1", address="https://h.example:1/x")])
+
+        limits = fairness.limits()
+
+        assert limits.left_at_place == {"mailto": 49, "h.example:1": 49}
+        assert limits.left == {"subscription:1": 9}
+        assert (limits.each, limits.each_place) == (10, 50)
+
+
+class Written:
+    """What breakers write."""
+
+    def __init__(self) -> None:
+        self.tripped: list[str] = []
+        self.eased: list[str] = []
+
+    async def trip(self, room: str, *, pause: timedelta, longest: timedelta, code: str | None) -> bool:
+        self.tripped.append(room)
+        return True
+
+    async def ease(self, room: str, *, enough: int) -> bool:
+        self.eased.append(room)
+        return True
+
+
+class TestBreakers:
+    def breakers(self, written: Written) -> Breakers:
+        store: RoomStore = written  # type: ignore[assignment]
+        return Breakers(store, after=3, pause=10 * MS, longest=80 * MS, emit=lambda _: None)
+
+    @pytest.mark.parametrize("outcome", [Failed("http_503"), Unknown("timeout"), Deferred("http_429")])
+    async def test_failures_in_a_row_trip(self, outcome: Outcome) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        claim = a_claim(destination=DEAD, address=DEAD)
+        for _ in range(2):
+            breakers.note(claim, outcome)
+        assert not await breakers.apply()
+        breakers.note(claim, outcome)
+
+        assert await breakers.apply()
+        assert written.tripped == [f"destination:{DEAD}"]
+
+    @pytest.mark.parametrize("outcome", [Delivered(), Refused("422")])
+    async def test_an_answer_in_between_begins_the_count_again(self, outcome: Outcome) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        claim = a_claim(destination=DEAD, address=DEAD)
+        for step in (Failed("503"), Failed("503"), outcome, Failed("503"), Failed("503")):
+            breakers.note(claim, step)
+        await breakers.apply()
+
+        assert written.tripped == []
+
+    @pytest.mark.parametrize("outcome", [Deferred("no_channel"), Deferred("lease_too_short"), Unknown("stopped")])
+    async def test_what_is_not_the_other_sides_fault_does_not_count(self, outcome: Outcome) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        for _ in range(9):
+            breakers.note(a_claim(destination=DEAD, address=DEAD), outcome)
+        await breakers.apply()
+
+        assert written.tripped == []
+
+    async def test_behind_a_breaker_one_failure_is_enough_and_one_success_eases(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        breakers.know([f"destination:{DEAD}", "place:mailto"])
+        breakers.note(a_claim(destination=DEAD, address=DEAD), Failed("503"))
+        breakers.note(a_claim(destination="mailto:a@b.c", address="mailto:a@b.c"), Delivered())
+        await breakers.apply()
+
+        assert (written.tripped, written.eased) == ([f"destination:{DEAD}"], ["place:mailto"])
+
+
+async def test_a_destination_that_never_answers_does_not_hold_up_the_others(database: Database, store: Store) -> None:
+    publish(database, 300, DEAD)
+    publish(database, 60, WELL)
+    channel = ByHost(dead=never, well=Delivered())
+    async with working(store, serving(channel), concurrency=20, lease=timedelta(seconds=5)) as at_work:
+        await until_async(lambda: completed(database, WELL) == 60, "all for the one that is well")
+        assert channel.most_at["dead"] <= 4
+        assert at_work.worker is not None
+    leased = "select count(*) from sendonce_attempts a join sendonce_deliveries d on d.id = a.delivery_id"
+    tried = int(database.one(f"{leased} where d.destination = ?", DEAD))
+    assert tried == channel.sent_to(DEAD), "what cannot be sent now is not leased"
+
+
+async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_by_step(
+    database: Database, store: Store
+) -> None:
+    publish(database, 200, DEAD)
+    channel = ByHost(dead=Failed("http_503"))
+    settings = {"breaker_after": 5, "breaker_pause": 50 * MS, "breaker_longest": 200 * MS}
+    async with working(store, serving(channel), concurrency=20, **settings) as at_work:
+        await until_async(lambda: bool(at_work.said(Tripped)), "the breaker")
+        await until_async(lambda: parked(database) >= 150, "the rest to wait")
+        tried = len(channel.sent)
+        assert tried < 60
+        untouched = "select count(*) from sendonce_deliveries where attempt_count = 0 and parked_on is not null"
+        assert int(database.one(untouched)) >= 100, "no attempt is spent on what waits"
+        channel.scripts["dead"] = [Delivered()]
+        await until_async(lambda: completed(database, DEAD) == 200, "everything to arrive")
+    assert int(database.one("select count(*) from sendonce_dead_letters")) == 0
+    assert int(database.one("select count(*) from sendonce_breakers")) <= 1
+
+
+async def test_a_rate_is_kept(database: Database, store: Store) -> None:
+    await store.add_subscription(
+        tenant="", types=["*"], destination=WELL, policy=None, description=None, operator="ada", rate=20.0
+    )
+    with database.connection() as connection:
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(25)])
+    channel = ByHost(well=Delivered())
+    sent: list[float] = []
+    channel.scripts["well"] = [lambda: noted(sent)]
+    begun = time.monotonic()
+    async with working(store, serving(channel), concurrency=20):
+        await until_async(lambda: len(sent) == 25, "all of them")
+    took = time.monotonic() - begun
+
+    # One token to begin with, then twenty a second: the last of 25 cannot go before 1.2 s have passed.
+    assert took >= 1.15
+    assert max(sum(start <= moment < start + 1.0 for moment in sent) for start in sent) <= 41
+
+
+async def noted(sent: list[float]) -> Outcome:
+    sent.append(asyncio.get_running_loop().time())
+    return Delivered()
+
+
+def parked(database: Database) -> int:
+    return int(database.one("select count(*) from sendonce_deliveries where parked_on is not null"))

@@ -1,0 +1,256 @@
+"""Rooms, breakers, limits and rates: what cannot be sent now is not leased, and nothing of it is forgotten."""
+
+from datetime import timedelta
+
+from sendonce.domain.attempts import Claim
+from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.limits import Limits
+from sendonce.domain.outcomes import Delivered
+from sendonce.stores.ports import Started, Store
+from sendonce.stores.records import Room
+from tests.given import HOLD, WORKER, given_due_deliveries, given_due_delivery, given_event, settle_with
+from tests.stores.databases import Database
+
+S = timedelta(seconds=1)
+SLOW = "https://slow.example/hook"
+QUICK = "https://quick.example/hook"
+
+
+def claims_of(started: Started) -> tuple[Claim, ...]:
+    return started.lease.claims if started.lease else ()
+
+
+def ids_of(started: Started) -> list[int]:
+    return [claim.delivery_id for claim in claims_of(started)]
+
+
+async def rooms(store: Store) -> dict[str, int]:
+    return {room.name: room.waiting for room in await store.rooms(after="", limit=100)}
+
+
+async def the_room(store: Store, name: str = f"destination:{SLOW}") -> Room:
+    return next(room for room in await store.rooms(after="", limit=100) if room.name == name)
+
+
+async def a_subscription(store: Store, destination: str = SLOW, *, rate: float | None = None) -> int:
+    return await store.add_subscription(
+        tenant="", types=["*"], destination=destination, policy=None, description=None, operator="ada", rate=rate
+    )
+
+
+async def test_a_claim_takes_what_each_destination_has_left_and_parks_the_rest(database: Database, store: Store) -> None:
+    slow = given_due_deliveries(database, 5, to=SLOW)
+    quick = given_due_deliveries(database, 2, to=QUICK)
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each=3))
+
+    assert ids_of(started) == slow[:3] + quick
+    assert started.parked == 2
+    assert await rooms(store) == {f"destination:{SLOW}": 2}
+    row = await store.delivery(slow[4])
+    assert row is not None
+    assert (row.parked_on, row.attempt_count, row.status) == (f"destination:{SLOW}", 0, DeliveryState.PENDING)
+
+
+async def test_what_is_on_its_way_counts(database: Database, store: Store) -> None:
+    slow = given_due_deliveries(database, 3, to=SLOW)
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each=3, left={SLOW: 1}))
+
+    assert ids_of(started) == slow[:1]
+    assert (await store.start(WORKER, 10, HOLD, Limits(each=3, left={SLOW: 0}))).lease is None
+
+
+async def test_a_host_is_limited_over_all_its_destinations(database: Database, store: Store) -> None:
+    ids = [given_due_delivery(database, to=f"https://slow.example:8443/{number}") for number in range(4)]
+    other = given_due_delivery(database, to="https://slow.example/9")
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each_place=2))
+
+    assert ids_of(started) == [*ids[:2], other]
+    assert await rooms(store) == {"place:slow.example:8443": 2}
+
+
+async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Database, store: Store) -> None:
+    mails = [given_due_delivery(database, to=f"mailto:{name}@example.com") for name in ("ada", "bob", "cy")]
+    nothing = given_due_deliveries(database, 3, to="null:a")
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each=1, each_place=2))
+
+    assert ids_of(started) == mails[:2] + nothing
+    assert await rooms(store) == {"place:mailto": 1}
+
+
+async def test_a_subscription_is_limited_by_itself_and_its_host_by_its_address(database: Database, store: Store) -> None:
+    first, second = await a_subscription(store), await a_subscription(store)
+    for _ in range(2):
+        given_event(database)
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each=1, each_place=10))
+
+    assert sorted(claim.subscription_id or 0 for claim in claims_of(started)) == [first, second]
+    assert await rooms(store) == {f"destination:subscription:{first}": 1, f"destination:subscription:{second}": 1}
+    assert (await store.start(WORKER, 10, HOLD, Limits(left_at_place={"slow.example": 0}))).lease is None
+
+
+async def test_what_waits_is_claimed_out_of_its_room_oldest_first(database: Database, store: Store) -> None:
+    slow = given_due_deliveries(database, 5, to=SLOW)
+    await store.start(WORKER, 10, HOLD, Limits(each=1))
+
+    started = await store.start_waiting(WORKER, {f"destination:{SLOW}": 2}, HOLD)
+
+    assert ids_of(started) == slow[1:3]
+    assert await settle_with(store, started.lease, Delivered()) == ["applied"] * 2  # type: ignore[arg-type]
+    assert await rooms(store) == {f"destination:{SLOW}": 2}
+    row = await store.delivery(slow[1])
+    assert row is not None
+    assert (row.status, row.parked_on, row.attempt_count) == (DeliveryState.COMPLETED, None, 1)
+
+
+async def test_a_room_is_left_for_what_holds_more(database: Database, store: Store) -> None:
+    """A subscription that is paused while its deliveries wait elsewhere: they wait for it then, and go on with it."""
+    paused, other = await a_subscription(store), await a_subscription(store)
+    given_event(database)
+    await store.start(WORKER, 10, HOLD, Limits(left_at_place={"slow.example": 0}))
+    assert await rooms(store) == {"place:slow.example": 2}
+    await store.set_subscription_state(paused, "paused", operator="ada", reason=None)
+
+    started = await store.start_waiting(WORKER, {"place:slow.example": 2}, HOLD)
+
+    assert [claim.subscription_id for claim in claims_of(started)] == [other]
+    assert await rooms(store) == {}
+    await store.set_subscription_state(paused, "active", operator="ada", reason=None)
+    assert [claim.subscription_id for claim in claims_of(await store.start(WORKER, 10, HOLD))] == [paused]
+
+
+async def test_nothing_comes_out_of_a_room_while_all_is_stopped(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 2, to=SLOW)
+    await store.start(WORKER, 10, HOLD, Limits(left={SLOW: 0}))
+    await store.stop("all", "", operator="ada", reason=None)
+
+    assert (await store.start_waiting(WORKER, {f"destination:{SLOW}": 2}, HOLD)).lease is None
+
+
+async def test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent(database: Database, store: Store) -> None:
+    slow, quick = given_due_delivery(database, to=SLOW), given_due_delivery(database, to=QUICK)
+    assert await store.trip(f"destination:{SLOW}", pause=10 * S, longest=60 * S, code="http_503")
+
+    started = await store.start(WORKER, 10, HOLD)
+
+    assert ids_of(started) == [quick]
+    row = await store.delivery(slow)
+    assert row is not None
+    assert (row.parked_on, row.attempt_count) == (f"destination:{SLOW}", 0)
+    room = await the_room(store)
+    assert room.breaker is not None
+    assert (room.breaker.error_code, room.breaker.allowance, room.breaker.is_probe_due) == ("http_503", 0, False)
+    assert room in (await store.status()).rooms
+
+
+async def test_one_caller_gets_the_probe_when_it_is_due(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 2, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=10 * S, longest=60 * S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    assert not await store.take_probe(name, HOLD)
+    database.advance(11 * S)
+
+    assert (room := (await the_room(store)).breaker)
+    assert room.is_probe_due
+    assert [await store.take_probe(name, HOLD) for _ in range(3)] == [True, False, False]
+    assert len(claims_of(await store.start_waiting(WORKER, {name: 1}, HOLD))) == 1
+    database.advance(HOLD + S)
+    assert await store.take_probe(name, HOLD), "the prober has died: another one tries"
+
+
+async def test_a_failed_probe_waits_twice_as_long_up_to_the_longest(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 1, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=10 * S, longest=30 * S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    waits = []
+    for _ in range(3):
+        assert not await store.trip(name, pause=10 * S, longest=30 * S, code=None), "a late failure changes nothing"
+        database.advance(31 * S)
+        await store.take_probe(name, HOLD)
+        assert await store.trip(name, pause=10 * S, longest=30 * S, code=None)
+        breaker = (await the_room(store)).breaker
+        assert breaker is not None
+        waits.append(round((breaker.probe_at - (await store.status()).now).total_seconds()))
+
+    assert waits == [20, 30, 30]
+
+
+async def test_what_gets_through_eases_a_breaker_step_by_step(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 1, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=S, longest=S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    seen = []
+    while (breaker := (await the_room(store)).breaker) is not None:
+        seen.append(breaker.allowance)
+        assert await store.ease(name, enough=16)
+
+    assert seen == [0, 2, 4, 8]
+    assert not await store.ease(name, enough=16)
+
+
+async def test_a_breaker_that_nothing_waits_behind_is_forgotten(database: Database, store: Store) -> None:
+    given_due_delivery(database, to=SLOW)
+    for name in (f"destination:{SLOW}", f"destination:{QUICK}"):
+        await store.trip(name, pause=S, longest=S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    assert await store.forget_breakers(timedelta(minutes=5)) == 0
+    database.advance(timedelta(minutes=6))
+
+    assert await store.forget_breakers(timedelta(minutes=5)) == 1
+    assert (await the_room(store)).breaker is not None
+
+
+async def test_a_subscription_with_a_rate_waits_for_its_tokens(database: Database, store: Store) -> None:
+    id = await a_subscription(store, rate=2.0)
+    given_event(database)
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    assert await rooms(store) == {f"rate:{id}": 1}
+
+    assert await store.take_tokens(id, 5) == 1
+    assert await store.take_tokens(id, 5) == 0
+    assert len(claims_of(await store.start_waiting(WORKER, {f"rate:{id}": 1}, HOLD))) == 1
+    database.advance(S)
+    assert await store.take_tokens(id, 5) == 2
+    database.advance(60 * S)
+    assert await store.take_tokens(id, 5) == 2, "no more than a second's worth is saved up"
+    database.advance(S)
+    assert await store.take_tokens(id, 1) == 1
+    assert await store.take_tokens(id, 1) == 1
+
+
+async def test_a_rate_below_one_a_second_saves_up_for_one(database: Database, store: Store) -> None:
+    id = await a_subscription(store, rate=0.1)
+    assert await store.take_tokens(id, 1) == 1
+    database.advance(5 * S)
+    assert await store.take_tokens(id, 1) == 0
+    database.advance(6 * S)
+    assert await store.take_tokens(id, 1) == 1
+
+
+async def test_without_a_rate_there_is_nothing_to_wait_for(store: Store) -> None:
+    id = await a_subscription(store)
+
+    assert await store.take_tokens(id, 7) == 7
+
+
+async def test_rooms_are_listed_in_steps_and_none_is_missed(database: Database, store: Store) -> None:
+    hosts = [f"https://h{number}.example/" for number in range(7)]
+    for host in hosts:
+        given_due_delivery(database, to=host)
+    held = await a_subscription(store)
+    await store.set_subscription_state(held, "paused", operator="ada", reason=None)
+    given_event(database)
+    await store.start(WORKER, 100, HOLD, Limits(left=dict.fromkeys(hosts, 0)))
+
+    seen: list[str] = []
+    while page := await store.rooms(after=seen[-1] if seen else "", limit=3):
+        seen += [room.name for room in page]
+
+    assert seen == [f"destination:{host}" for host in hosts]
