@@ -1,0 +1,181 @@
+"""mailto: through a provider's HTTP API: one channel for all of them, which sends and asks; a provider says how."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from sendonce.channels.answers import retry_after_of
+from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent
+from sendonce.channels.mail import Mail
+from sendonce.channels.protocol import Message
+from sendonce.domain.emails import parse_mailbox
+from sendonce.domain.outcomes import CannotTell, Deferred, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
+from sendonce.errors import BadDestination, ConfigError
+
+# Their clock and the database's may differ, and a provider forgets in batches.
+_MARGIN = timedelta(hours=1)
+_CAP = 64 * 1024
+_NEEDS_QUOTES = re.compile(r"[^\w '&/+-]")
+
+
+class Request(NamedTuple):
+    """What a provider is to be asked, or told."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class Said(NamedTuple):
+    """What a provider answered: the status, and its JSON object where it is one."""
+
+    status: int
+    parts: Mapping[str, Any]
+    text: str
+
+    def text_of(self, name: str) -> str:
+        """One text of the answer; empty when it is not there."""
+        value = self.parts.get(name)
+        return value if isinstance(value, str) else ""
+
+
+class Provider(Protocol):
+    """What differs from one provider to the next. Reads and writes nothing by itself."""
+
+    @property
+    def remembers(self) -> timedelta:
+        """For how long it surely has what it was given."""
+        ...
+
+    def sending(self, mail: Mail, token: str) -> Request:
+        """The request that sends a mail: the same bytes for every attempt, with our token in it."""
+        ...
+
+    def outcome(self, said: Said) -> Outcome:
+        """What an answer to it means. Asked for 2xx and 4xx other than 429 only."""
+        ...
+
+    def asking(self, message: Message, *, is_remembered: bool) -> Request | CannotTell:
+        """How to ask about a message, or why that is not possible."""
+        ...
+
+    def finding(self, said: Said, message: Message) -> LookUp:
+        """What an answer to that means: Found, NotFound, or NoAnswer. Asked for 2xx and 4xx other than 429 only."""
+        ...
+
+
+class MailApi:
+    """A provider as a channel. It is our own server: what goes wrong between us and it is no recipient's fault."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        client: HttpClient,
+        *,
+        sender: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._provider = provider
+        self._client = client
+        self._sender = sender
+        self._now = now
+        self.remembers = provider.remembers
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        """Send it once. Delivered with the provider's id when it has taken it."""
+        mail = Mail.of(message, self._sender)
+        if isinstance(mail, Refused):
+            return mail
+        answer = await self._exchange(self._provider.sending(mail, message.token), timeout)
+        match answer:
+            case NotSent(code, text):
+                return Deferred("our_server", f"the mail provider could not be reached: {text or code}")
+            case Forbidden(text):
+                return Deferred("our_server", text)
+            case Lost(code, text):
+                return Unknown(code, text)
+        said = _read(answer)
+        if said.status == 429:
+            again_in = retry_after_of(answer.headers.get("Retry-After"))
+            return Deferred("rate_limited", "the mail provider asked to wait", again_in, said.text)
+        if said.status == 503:
+            return Deferred("our_server", "the mail provider is out of service", response=said.text)
+        if said.status >= 500:
+            # A gateway or a crash of theirs can follow the moment in which they took it.
+            return Unknown(f"http_{said.status}", "the mail provider failed while it had the mail", said.text)
+        return self._provider.outcome(said)
+
+    async def look_up(self, message: Message, *, timeout: float) -> LookUp:
+        """Ask the provider. What it does not have counts as not sent only for as long as it surely remembers."""
+        is_remembered = self._now() - message.recorded_at < self.remembers - _MARGIN
+        request = self._provider.asking(message, is_remembered=is_remembered)
+        if isinstance(request, CannotTell):
+            return request
+        answer = await self._exchange(request, timeout)
+        match answer:
+            case NotSent(code, text) | Lost(code, text):
+                return NoAnswer("our_server", f"the mail provider did not answer: {text or code}")
+            case Forbidden(text):
+                return NoAnswer("our_server", text)
+        said = _read(answer)
+        if said.status == 429 or said.status >= 500:
+            again_in = retry_after_of(answer.headers.get("Retry-After"))
+            return NoAnswer(f"http_{said.status}", "the mail provider could not be asked", again_in)
+        found = self._provider.finding(said, message)
+        if isinstance(found, NotFound) and not is_remembered:
+            return CannotTell("forgotten", "the mail provider does not have it, and may have forgotten it by now")
+        return found
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _exchange(self, request: Request, timeout: float) -> Answered:
+        return await self._client.request(
+            request.method, request.url, body=request.body, headers=request.headers, timeout=timeout, cap=_CAP
+        )
+
+
+def check_settings(provider: str, secret: str, sender: str, url: str) -> None:
+    """ConfigError for what every send would fail with."""
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ConfigError(f"{provider} needs its secret as {provider} shows it, without spaces around it")
+    try:
+        parse_mailbox(f"the sender of mails through {provider}", sender)
+    except BadDestination as wrong:
+        raise ConfigError(str(wrong)) from None
+    if not url.startswith(("https://", "http://")) or url.endswith("/"):
+        raise ConfigError(f"the url of {provider} must be like https://api.example.com, without a slash at its end")
+
+
+def as_json(parts: Mapping[str, object]) -> bytes:
+    """A request's body without what is not there: the same bytes every time."""
+    kept = {name: value for name, value in parts.items() if value not in (None, [], {})}
+    return json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def as_mailbox(text: str) -> str:
+    """A sender in the spelling that providers read: a name with a comma or the like stands in quotes."""
+    name, address = parse_mailbox("an e-mail's address", text)
+    if _NEEDS_QUOTES.search(name):
+        name = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{name} <{address}>" if name else address
+
+
+def time_of(text: str) -> datetime | None:
+    """A provider's time; None when it cannot be read or does not say which zone it is in."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _read(answer: Answer) -> Said:
+    try:
+        parts = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        parts = None
+    return Said(answer.status, parts if isinstance(parts, dict) else {}, answer.text)
