@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sendonce.demo.accounts import broken_promises, tally
-from sendonce.demo.inbox import Counts
+from sendonce.demo.accounts import Killed, broken_promises, tally
+from sendonce.demo.counts import Counts
 from sendonce.domain.deliveries import DeliveryState
-from tests.demo.values import COMMITTED, GOOD, POOR, a_fate, accounts
+from tests.demo.values import COMMITTED, GOOD, KILLED, POOR, a_fate, accounts
 
 
 def test_a_good_run_breaks_no_promise() -> None:
@@ -23,7 +23,7 @@ def test_what_the_naive_outbox_does_breaks_no_promise_of_ours() -> None:
 
 @pytest.mark.parametrize("counts", [GOOD, POOR, Counts(), Counts(acted={50: 1, 1: 3}, refused={50: 1, 2: 1})])
 def test_every_committed_order_is_counted_once(counts: Counts) -> None:
-    told = tally(counts, COMMITTED, 0)
+    told = tally(counts, COMMITTED, KILLED)
 
     parts = [told.once, told.doubled, told.refused, told.lost]
     assert frozenset().union(*parts) == COMMITTED
@@ -31,7 +31,7 @@ def test_every_committed_order_is_counted_once(counts: Counts) -> None:
 
 
 def test_a_refused_order_that_was_acted_upon_after_all_is_not_refused() -> None:
-    told = tally(Counts(acted={50: 1}, refused={50: 1}), {50}, 0)
+    told = tally(Counts(acted={50: 1}, refused={50: 1}), {50}, KILLED)
 
     assert told.once == {50}
     assert not told.refused
@@ -66,8 +66,11 @@ def _with_fate(order: int, **changed: Any) -> dict[str, Any]:
             "given up, but the receiver did not refuse it: order 8",
         ),
         (_with_fate(50, reason=""), "given up without a reason: order 50"),
-        (_with_fate(21, outcomes=("Delivered",)), "sent twice, but never in doubt: order 21"),
-        ({"in_flight": 0}, "worker 1 was not killed in the middle of its work"),
+        (_with_fate(21, outcomes=("Delivered",)), "asked about, but never in doubt: order 21"),
+        (_with_fate(8, outcomes=("Unknown", "Delivered")), "in doubt, but the receiver was not asked: order 8"),
+        ({"killed": Killed(0, 0)}, "worker 1 was not killed in the middle of its work"),
+        ({"killed": Killed(12, 0)}, "worker 1 was not killed in the middle of its work"),
+        ({"killed": Killed(12, 12)}, "worker 1 was not killed in the middle of its work"),
     ],
 )
 def test_a_broken_promise_is_told(changes: dict[str, Any], sentence: str) -> None:

@@ -1,6 +1,6 @@
 """The end of the demonstration as text."""
 
-from sendonce.demo.inbox import Counts
+from sendonce.demo.counts import Counts
 from sendonce.demo.summary import directions, sentences, table
 from tests.demo.values import accounts, marked, unpainted
 
@@ -20,7 +20,11 @@ def test_the_table_has_both_columns_and_they_add_up() -> None:
     assert rows["acted upon twice or more"] == ["0", "8"]
     assert rows["refused by the receiver"] == ["2", "2"]
     assert rows["never arrived"] == ["0", "10"]
-    assert rows["repeated requests, recognised by their token"] == ["3", "–"]
+    assert rows["requests in flight at the SIGKILL"] == ["12", "12"]
+    assert rows["of which had arrived"] == ["5", "5"]
+    assert rows["asked about before a repeat"] == ["5", "–"]
+    assert rows["found there, and not sent again"] == ["3", "–"]
+    assert rows["not there, and sent after asking"] == ["2", "–"]
 
 
 def test_only_what_is_bad_is_red() -> None:

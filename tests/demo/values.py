@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sendonce.demo.accounts import Accounts, tally
-from sendonce.demo.inbox import Counts
+from sendonce.demo.accounts import Accounts, Killed, tally
+from sendonce.demo.counts import Counts
 from sendonce.demo.observer import Fate, Progress
 from sendonce.demo.plan import ORDERS, REFUSED, ROLLED_BACK, Side
 from sendonce.demo.shop import Naive
@@ -14,39 +14,44 @@ from sendonce.domain.deliveries import DeliveryState
 
 COMMITTED = ORDERS - ROLLED_BACK
 DELIVERED = COMMITTED - REFUSED
-REPEATED = frozenset({21, 22, 23})
+FOUND = frozenset({21, 22, 23})
+SENT_AFTER_ASKING = frozenset({24, 25})
 GOOD = Counts(
     acted=dict.fromkeys(sorted(DELIVERED), 1),
-    recognised=dict.fromkeys(REPEATED, 1),
     refused=dict.fromkeys(REFUSED, 1),
+    asked=dict.fromkeys(sorted(FOUND | SENT_AFTER_ASKING), 1),
+    found=dict.fromkeys(FOUND, 1),
+    after_asking=dict.fromkeys(SENT_AFTER_ASKING, 1),
 )
 # Ten lost, eight doubled: what a naive outbox comes to.
 POOR = Counts(
     acted={order: 2 if 21 <= order < 30 else 1 for order in DELIVERED if order > 11},
     refused=dict.fromkeys(REFUSED, 5),
 )
+KILLED = Killed(in_flight=12, arrived=5)
 
 
 def a_fate(order: int, **changed: Any) -> Fate:
     """Delivered at once, if it is not one of those that are refused or were in doubt."""
     made = Fate(order=order, delivery_id=100 + order, state=DeliveryState.COMPLETED, outcomes=("Delivered",))
-    if order in REPEATED:
+    if order in FOUND | SENT_AFTER_ASKING:
         made = replace(made, outcomes=("Failed", "Unknown", "Delivered"))
     if order in REFUSED:
         made = replace(made, state=DeliveryState.DEAD_LETTERED, outcomes=("Refused",), reason="refused, http_422")
     return replace(made, **changed)
 
 
-def accounts(*, ours: Counts = GOOD, naive: Counts = POOR, in_flight: int = 12, **changed: Any) -> Accounts:
+def accounts(*, ours: Counts = GOOD, naive: Counts = POOR, killed: Killed = KILLED, **changed: Any) -> Accounts:
     made = Accounts(
         planned=ORDERS,
         rolled_back=ROLLED_BACK,
         orders=COMMITTED,
         recorded=COMMITTED,
         fates=tuple(a_fate(order) for order in sorted(COMMITTED)),
-        recognised=frozenset(ours.recognised),
-        ours=tally(ours, COMMITTED, in_flight),
-        naive=tally(naive, COMMITTED, in_flight),
+        asked=frozenset(ours.asked),
+        found=frozenset(ours.found),
+        ours=tally(ours, COMMITTED, killed),
+        naive=tally(naive, COMMITTED, killed),
         seconds=21.4,
     )
     return replace(made, **changed)
@@ -62,7 +67,7 @@ def a_view(**changed: Any) -> View:
             DeliveryState.COMPLETED: 13,
         }
     )
-    story = (Step(0.0, "the receiver is down"), Step(6.5, "worker 1 killed (SIGKILL) with 12 requests in flight"))
+    story = (Step(0.0, "the receiver is down"), Step(6.5, "worker 1 killed (SIGKILL): 12 requests in flight"))
     made = View(
         seconds=7.2,
         committed=41,

@@ -6,10 +6,11 @@ from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.settings import database_of
 
-DESCRIPTION = """See it survive what it must survive, on SQLite: 60 orders of which 5 roll back, a receiver that is
-down, slow, busy and refuses some, and the worker killed while it sends; beside it a naive outbox in the same troubles,
-counted by the receiver. Takes less than half a minute, and keeps its database: sendonce-demo.db in the working
-directory, or the file that --database names."""
+DESCRIPTION = """See it survive what it must survive, on SQLite: 60 orders of which 5 roll back; a receiver that is
+down, slow, loses answers, is busy and refuses some; and the worker killed while it sends: the next one asks the
+receiver about what was in flight before it sends anything again. Beside it a naive outbox in the same troubles; the
+receiver counts both. Takes less than half a minute, and keeps its database: sendonce-demo.db in the working directory,
+or the file that --database names."""
 
 
 def add(subparsers: Subparsers) -> None:

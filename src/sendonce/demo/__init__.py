@@ -1,1 +1,1 @@
-"""The demonstration: sixty orders, a receiver in trouble, a worker killed in the middle, and who survives it."""
+"""The demonstration: sixty orders, a receiver in trouble, a worker killed as it sends, and one that asks first."""

@@ -2,27 +2,44 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sendonce.demo.inbox import Counts
+from sendonce.demo.counts import Counts
 from sendonce.demo.observer import Fate
-from sendonce.demo.plan import KILL_AT
+from sendonce.demo.plan import KILL_AT, SOME
 from sendonce.domain.deliveries import DeliveryState
+
+
+class Killed(NamedTuple):
+    """What a sender had in flight when it was killed, and how much of that had arrived."""
+
+    in_flight: int
+    arrived: int
+
+    @property
+    def is_in_the_middle(self) -> bool:
+        return self.in_flight >= KILL_AT and self.arrived >= SOME and self.in_flight - self.arrived >= SOME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Every committed order is in exactly one of the first four; `uninvited` were rolled back and came all the same."""
+    """Every committed order is in exactly one of the first four; `uninvited` were rolled back and came all the same.
+
+    `asked` are look-ups, of which `found` found it; `after_asking` orders were acted upon after one that did not.
+    """
 
     once: frozenset[int]
     doubled: frozenset[int]
     refused: frozenset[int]
     lost: frozenset[int]
     uninvited: frozenset[int]
-    repeats: int
-    in_flight_at_kill: int
+    asked: int
+    found: int
+    after_asking: int
+    killed: Killed
 
 
-def tally(counts: Counts, committed: Collection[int], in_flight_at_kill: int) -> Tally:
+def tally(counts: Counts, committed: Collection[int], killed: Killed) -> Tally:
     """Sort the orders by what the receiver has seen of them."""
     orders, acted, doubled = frozenset(committed), frozenset(counts.acted), frozenset(counts.doubled)
     refused = frozenset(counts.refused) - acted
@@ -32,21 +49,27 @@ def tally(counts: Counts, committed: Collection[int], in_flight_at_kill: int) ->
         refused=refused & orders,
         lost=orders - acted - refused,
         uninvited=frozenset(counts.seen) - orders,
-        repeats=sum(counts.recognised.values()),
-        in_flight_at_kill=in_flight_at_kill,
+        asked=sum(counts.asked.values()),
+        found=sum(counts.found.values()),
+        after_asking=sum(counts.after_asking.values()),
+        killed=killed,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """`orders` and `recorded` are what the database holds after it all: business rows, and events."""
+    """`orders` and `recorded` are what the database holds after it all: business rows, and events.
+
+    `asked` and `found` are the orders that the receiver was asked about, and those it had.
+    """
 
     planned: frozenset[int]
     rolled_back: frozenset[int]
     orders: frozenset[int]
     recorded: frozenset[int]
     fates: tuple[Fate, ...]
-    recognised: frozenset[int]
+    asked: frozenset[int]
+    found: frozenset[int]
     ours: Tally
     naive: Tally
     seconds: float
@@ -62,7 +85,7 @@ class Accounts:
 def broken_promises(accounts: Accounts) -> list[str]:
     """What does not hold, one sentence for each; nothing when all is well. The naive outbox has promised nothing."""
     broken = [_told(sentence, orders) for sentence, orders in _promises(accounts) if orders]
-    if accounts.ours.in_flight_at_kill < KILL_AT:
+    if not accounts.ours.killed.is_in_the_middle:
         broken.append("worker 1 was not killed in the middle of its work")
     return broken
 
@@ -72,6 +95,7 @@ def _promises(accounts: Accounts) -> Iterator[tuple[str, Collection[int]]]:
     ours, committed = accounts.ours, accounts.committed
     completed = {fate.order for fate in accounts.in_state(DeliveryState.COMPLETED)}
     given_up = {fate.order for fate in accounts.in_state(DeliveryState.DEAD_LETTERED)}
+    in_doubt = {fate.order for fate in accounts.fates if fate.was_in_doubt}
     yield "rolled back, but the order is there", accounts.orders - committed
     yield "rolled back, but the event is there", accounts.recorded - committed
     yield "rolled back, but the receiver was told", ours.uninvited
@@ -85,7 +109,8 @@ def _promises(accounts: Accounts) -> Iterator[tuple[str, Collection[int]]]:
     yield "acted upon, but not completed", ours.once - completed
     yield "given up, but the receiver did not refuse it", given_up - ours.refused
     yield "given up without a reason", {fate.order for fate in accounts.fates if fate.is_unexplained}
-    yield "sent twice, but never in doubt", accounts.recognised - {f.order for f in accounts.fates if f.was_in_doubt}
+    yield "in doubt, but the receiver was not asked", in_doubt - accounts.asked
+    yield "asked about, but never in doubt", accounts.asked - in_doubt
 
 
 def _told(sentence: str, orders: Collection[int]) -> str:

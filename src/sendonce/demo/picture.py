@@ -101,7 +101,8 @@ def _receiver(view: View) -> list[list[Span]]:
     rows = [
         ("acted upon once", len(ours.acted) - len(ours.doubled), len(theirs.acted) - len(theirs.doubled), ""),
         ("acted upon twice or more", len(ours.doubled), len(theirs.doubled), "red"),
-        ("repeats known by their token", sum(ours.recognised.values()), sum(theirs.recognised.values()), "green"),
+        ("asked about before a repeat", sum(ours.asked.values()), sum(theirs.asked.values()), ""),
+        ("found there, and not sent again", sum(ours.found.values()), sum(theirs.found.values()), "green"),
         ("in flight now", ours.in_flight, theirs.in_flight, "cyan"),
     ]
     lines = [[Span(f"  {head:<38}", "bold"), Span("sendonce  naive", "dim")]]

@@ -1,6 +1,6 @@
 """What will happen: how many orders, which of them roll back, and the troubles that the receiver will have."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 
 WAVES = (range(1, 21), range(21, 46), range(46, 61))
@@ -12,15 +12,21 @@ ORDERS = frozenset(number for wave in WAVES for number in wave)
 SLOTS = 12
 TIMEOUT_SECONDS = 2.0
 LEASE_SECONDS = 3
-KILL_AT = 8
 POLICY = {"first_delay": "300ms", "longest_delay": "1s", "timeout": f"{TIMEOUT_SECONDS}s", "doubt_wait": "500ms"}
+# A sender is killed with so many requests in flight, of which some have arrived and some have not.
+KILL_AT = 8
+SOME = 2
 
 
 class Side(StrEnum):
-    """Whose requests: each has an inbox of its own at the receiver, named by the path."""
+    """Whose requests: the first part of their path, after which comes the order."""
 
     SENDONCE = "sendonce"
     NAIVE = "naive"
+
+    @property
+    def path(self) -> str:
+        return f"/{self}/"
 
 
 class Mood(StrEnum):
@@ -29,31 +35,10 @@ class Mood(StrEnum):
     WELL = "well"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the receiver says to an order, and how long it takes over it. It acts on what it does not turn away."""
-
-    status: int
-    seconds: float = 0.0
-    text: str = "thank you"
-
-    @property
-    def is_yes(self) -> bool:
-        return self.status < 300
-
-    @property
-    def is_refusal(self) -> bool:
-        return 400 <= self.status < 500
-
-
-def answer_to(order: int, mood: Mood) -> Answer:
-    """The same for both sides: who asks makes no difference."""
-    if order in REFUSED:
-        return Answer(422, text=f"order {order}: this customer is blocked")
-    match mood:
-        case Mood.SLOW:
-            return Answer(200, 2.6 if order % 8 == 3 else 1.2)
-        case Mood.BUSY if order % 4 == 0:
-            return Answer(503, text="too busy, come back later")
-        case _:
-            return Answer(200, 0.1)
+# As `sendonce receive` is told; it recognises no token in any mood. Slow: half of the requests wait for a second before
+# it looks at them, every answer takes its time, and every eighth is lost on its way.
+BEHAVIOURS: Mapping[Mood, Mapping[str, object]] = {
+    Mood.SLOW: {"slow": "1s:0.5", "late": "700ms", "drop_after_accept": "0.125"},
+    Mood.BUSY: {"slow": None, "late": "100ms", "drop_after_accept": None, "fail": "503:0.25"},
+    Mood.WELL: {"fail": None},
+}

@@ -1,22 +1,24 @@
 """The processes of the demonstration: each is started here, and ended here by its own id, whatever happens."""
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from sendonce.errors import SendonceError
 
 STOP_SECONDS = 5.0
+LONGEST_SAID = 1_000_000
 
 
 class Child:
     """One process, out of reach of the terminal's Ctrl-C: only we end it. What it says is kept for when it fails."""
 
-    def __init__(self, name: str, module: str, *arguments: str, descriptors: Sequence[int] = ()) -> None:
+    def __init__(self, name: str, module: str, *arguments: str) -> None:
         self.name = name
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 — closed when the process has ended
         self._process = subprocess.Popen(  # noqa: S603 — our own interpreter with our own modules
@@ -24,7 +26,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=subprocess.STDOUT,
-            pass_fds=descriptors,
+            env=_environment(),
             process_group=0,
         )
 
@@ -60,9 +62,13 @@ class Child:
             self._said.close()
         return self._process.wait()
 
+    def said(self) -> str:
+        """All that it has said so far."""
+        # Read without moving: the process writes at the same position of the same file.
+        return os.pread(self._said.fileno(), LONGEST_SAID, 0).decode("utf-8", "replace")
+
     def _last_words(self) -> str:
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self.said().strip().splitlines()
         return lines[-1][:300] if lines else "it said nothing"
 
 
@@ -72,8 +78,8 @@ class Family:
     def __init__(self) -> None:
         self._children: list[Child] = []
 
-    def start(self, name: str, module: str, *arguments: str, descriptors: Sequence[int] = ()) -> Child:
-        child = Child(name, module, *arguments, descriptors=descriptors)
+    def start(self, name: str, module: str, *arguments: str) -> Child:
+        child = Child(name, module, *arguments)
         self._children.append(child)
         return child
 
@@ -110,6 +116,12 @@ def family() -> Iterator[Family]:
         members.stop()
         for each, handler in (*before.items(), (signal.SIGINT, interrupting)):
             signal.signal(each, handler)
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of somebody's own settings, and leave to reach this machine itself."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SENDONCE_")}
+    return {**plain, "SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"}
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -1,53 +1,72 @@
-"""Asks the receiver, over the wire, what it has counted, and tells it how to behave."""
+"""The receiver: `sendonce receive` in a process of its own, told how to behave and asked what it has."""
 
 import json
-import socket
+import re
+import time
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from sendonce.demo.inbox import Counts
-from sendonce.demo.plan import Mood, Side
+from sendonce.demo.counts import Counts
+from sendonce.demo.plan import BEHAVIOURS, REFUSED, Mood, Side
+from sendonce.demo.processes import Family
 from sendonce.errors import SendonceError
 
 ANSWER_SECONDS = 5.0
+START_SECONDS = 15.0
 Tallies: TypeAlias = Mapping[Side, Counts]
 NOTHING: Tallies = {side: Counts() for side in Side}
+_WHERE = re.compile(r"^listening on http://(\S+), control http://(\S+)$", re.MULTILINE)
 
 
-class Port:
-    """A port of this machine that is ours but answers nobody, until somebody listens on it."""
+class Receiver:
+    """Its door is closed at first: connections are refused. It never recognises a token."""
 
-    def __init__(self) -> None:
-        self.socket = socket.socket()
-        self.socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+    def __init__(self, family: Family) -> None:
+        self._child = family.start(
+            "the receiver", "sendonce", "receive", "--port", "0", "--control-port", "0", "--closed", "--quiet"
+        )
+        self.address, self._control = self._where()
+        for side in Side:
+            for order in REFUSED:
+                self._behave({"fail": "422", "path": f"{side.path}{order}"})
 
     def counts(self) -> Tallies:
-        """What the receiver has counted so far."""
-        document = json.loads(self._ask("GET", "/counts"))
-        return {side: Counts.from_json(document[side]) for side in Side}
+        """What it has counted so far."""
+        received = self._ask("GET", "/received")
+        return {side: Counts.of(side, received) for side in Side}
 
-    def is_up(self) -> bool:
-        """True when somebody listens."""
-        try:
-            with socket.create_connection(self.socket.getsockname(), ANSWER_SECONDS):
-                return True
-        except OSError:
-            return False
+    def open(self) -> None:
+        """Let senders in."""
+        self._behave({"closed": False})
 
     def set_mood(self, mood: Mood) -> None:
-        self._ask("PUT", "/mood", mood.value)
+        for side in Side:
+            self._behave({**BEHAVIOURS[mood], "path": side.path})
 
-    def close(self) -> None:
-        self.socket.close()
+    def _behave(self, settings: Mapping[str, object]) -> None:
+        self._ask("PUT", "/behaviour", json.dumps(settings))
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> str:
-        connection = HTTPConnection(self.address, timeout=ANSWER_SECONDS)
+    def _where(self) -> tuple[str, str]:
+        """The addresses that it says it listens on."""
+        give_up_at = time.monotonic() + START_SECONDS
+        while (said := _WHERE.search(self._child.said())) is None:
+            self._child.check()
+            if time.monotonic() > give_up_at:
+                raise SendonceError("the receiver did not start")
+            time.sleep(0.02)
+        return said[1], said[2]
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> Any:
+        connection = HTTPConnection(self._control, timeout=ANSWER_SECONDS)
         try:
             connection.request(method, path, body)
-            return connection.getresponse().read().decode()
+            response = connection.getresponse()
+            document = json.loads(response.read())
         except (OSError, HTTPException) as error:
             raise SendonceError(f"the receiver does not answer ({type(error).__name__})") from None
         finally:
             connection.close()
+        if response.status != 200:
+            raise SendonceError(f"the receiver does not do as it is told: {document['error']}")
+        return document

@@ -4,21 +4,29 @@ import os
 import shlex
 import shutil
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sendonce.demo import files, naive, summary
 from sendonce.demo.accounts import Accounts, broken_promises, tally
 from sendonce.demo.observer import Observer
 from sendonce.demo.plan import ORDERS, ROLLED_BACK, Side
 from sendonce.demo.processes import family
-from sendonce.demo.remote import Port
+from sendonce.demo.remote import Receiver
 from sendonce.demo.scenario import Senders, play
 from sendonce.demo.screen import paint, screen
 from sendonce.demo.shop import Shop
 from sendonce.demo.stage import Stage
 from sendonce.errors import ConfigError, SendonceError
+
+# How the receiver can be asked: GET …/TOKEN answers whether it has a message.
+SETTINGS = """\
+[http.receiver]
+url = "http://{address}/sendonce/"
+look_up = "http://{address}/deliveries/{{token}}"
+"""
 
 
 def demonstrate(path: Path | None) -> None:
@@ -37,16 +45,19 @@ def demonstrate(path: Path | None) -> None:
 def _play(path: Path) -> Accounts:
     url = _url(path)
     with (
-        closing(Port()) as port,
         closing(Observer(url)) as observer,
-        closing(Shop(path, f"http://{port.address}/{Side.SENDONCE}")) as shop,
-        screen() as shown,
         family() as processes,
+        TemporaryDirectory(prefix="sendonce-demo-") as folder,
+        ExitStack() as closed_later,
     ):
+        receiver = Receiver(processes)
+        shop = closed_later.enter_context(closing(Shop(path, receiver.address)))
         shop.open()
-        stage = Stage(shown, shop, observer, port, processes)
-        killed = play(stage, Senders(stage, url, str(path)))
-        counts = port.counts()
+        stage = Stage(closed_later.enter_context(screen()), shop, observer, receiver, processes)
+        config = Path(folder, "sendonce.toml")
+        config.write_text(SETTINGS.format(address=receiver.address), "utf-8")
+        killed = play(stage, Senders(stage, url, str(path), str(config)))
+        counts = receiver.counts()
         orders = frozenset(shop.orders())
         return Accounts(
             planned=ORDERS,
@@ -54,7 +65,8 @@ def _play(path: Path) -> Accounts:
             orders=orders,
             recorded=frozenset(observer.recorded()),
             fates=tuple(observer.fates()),
-            recognised=frozenset(counts[Side.SENDONCE].recognised),
+            asked=frozenset(counts[Side.SENDONCE].asked),
+            found=frozenset(counts[Side.SENDONCE].found),
             ours=tally(counts[Side.SENDONCE], ORDERS - ROLLED_BACK, killed[Side.SENDONCE]),
             naive=tally(counts[Side.NAIVE], ORDERS - ROLLED_BACK, killed[Side.NAIVE]),
             seconds=stage.seconds,

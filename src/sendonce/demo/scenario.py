@@ -1,11 +1,13 @@
-"""What happens, scene by scene: down, slow, killed, taken over, refused, done."""
+"""What happens, scene by scene: down, slow, killed, asked about, refused, done."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sendonce.demo import naive, receiver
-from sendonce.demo.plan import KILL_AT, LEASE_SECONDS, POLICY, SLOTS, WAVES, Mood, Side
+from sendonce.demo import naive
+from sendonce.demo.accounts import Killed
+from sendonce.demo.counts import Counts
+from sendonce.demo.plan import LEASE_SECONDS, POLICY, SLOTS, WAVES, Mood, Side
 from sendonce.demo.processes import Child
 from sendonce.demo.stage import Stage
 from sendonce.demo.view import View
@@ -23,20 +25,21 @@ class Senders:
     stage: Stage
     url: str
     path: str
+    config: str
 
     def start(self, side: Side, number: int) -> Child:
         name = f"{NAMES[side]} {number}"
         family = self.stage.family
         if side is Side.NAIVE:
-            return family.start(name, naive.__name__, self.path, self.stage.port.address)
+            return family.start(name, naive.__name__, self.path)
         return family.start(
-            name, "sendonce", "worker", "--database", self.url, "--concurrency", str(SLOTS),
+            name, "sendonce", "worker", "--database", self.url, "--config", self.config, "--concurrency", str(SLOTS),
             "--lease", f"{LEASE_SECONDS}s", "--poll", "200ms", "--grace", "3s", "--policy", json.dumps(POLICY),
         )  # fmt: skip
 
 
-def play(stage: Stage, senders: Senders) -> dict[Side, int]:
-    """Play it all; how many requests each sender had in flight when it was killed."""
+def play(stage: Stage, senders: Senders) -> dict[Side, Killed]:
+    """Play it all; what each sender had in flight when it was killed."""
     first = {side: senders.start(side, 1) for side in Side}
     _down(stage)
     _slow(stage)
@@ -56,36 +59,43 @@ def _down(stage: Stage) -> None:
 
 
 def _slow(stage: Stage) -> None:
-    port = stage.port
-    descriptor = port.socket.fileno()
-    stage.family.start("the receiver", receiver.__name__, str(descriptor), Mood.SLOW, descriptors=[descriptor])
-    stage.wait(lambda _: port.is_up(), otherwise="the receiver did not start")
+    stage.receiver.set_mood(Mood.SLOW)
+    stage.receiver.open()
     stage.is_up = True
-    stage.tell("the receiver is up, but slow; 25 more orders, 2 of them roll back")
+    stage.tell("now up, but slow, with answers lost; 25 more orders, 2 roll back")
     stage.place(WAVES[1], pause=0.02)
 
 
-def _kill(stage: Stage, senders: dict[Side, Child]) -> dict[Side, int]:
-    """Kill each sender when the receiver says that enough of its requests are in flight."""
-    killed: dict[Side, int] = {}
+def _kill(stage: Stage, senders: dict[Side, Child]) -> dict[Side, Killed]:
+    """Kill each sender when the receiver says that enough of its requests are in flight, arrived and not arrived."""
+    killed: dict[Side, Killed] = {}
 
     def in_the_middle(side: Side) -> Callable[[], bool]:
         def ask() -> bool:
-            killed[side] = stage.port.counts()[side].in_flight
-            return killed[side] >= KILL_AT
+            killed[side] = _in_flight(stage.receiver.counts()[side])
+            return killed[side].is_in_the_middle
 
         return ask
 
     def strike(view: View) -> bool:
         for side, child in list(senders.items()):
             seen = view.tallies[side]
-            if seen.heard >= HEARD[side] and seen.in_flight >= KILL_AT and child.kill_if(in_the_middle(side)):
+            is_time = seen.heard >= HEARD[side] and _in_flight(seen).is_in_the_middle
+            if is_time and child.kill_if(in_the_middle(side)):
                 stage.family.bury(senders.pop(side))
-                stage.tell(f"{child.name} killed (SIGKILL) with {killed[side]} requests in flight")
+                stage.tell(f"{child.name} killed (SIGKILL): {_told(killed[side])}")
         return not senders
 
     stage.wait(strike, otherwise="a sender never had enough requests in flight to be killed in the middle")
     return killed
+
+
+def _in_flight(counts: Counts) -> Killed:
+    return Killed(counts.in_flight, counts.unanswered)
+
+
+def _told(killed: Killed) -> str:
+    return f"{killed.in_flight} in flight, {killed.arrived} of them had arrived"
 
 
 def _take_over(stage: Stage, senders: Senders) -> dict[Side, Child]:
@@ -96,17 +106,20 @@ def _take_over(stage: Stage, senders: Senders) -> dict[Side, Child]:
     stage.wait(
         lambda _: stage.observer.still_leased(orphans) == 0, otherwise="worker 2 did not take over from worker 1"
     )
-    stage.tell(f"worker 2 has taken over {len(orphans)} open sends: sent again, with the same token")
+    stage.tell(f"{len(orphans)} open sends are in doubt: worker 2 asks about each before it sends")
     stage.pause(1.5)
     return second
 
 
 def _refuse(stage: Stage) -> None:
-    stage.port.set_mood(Mood.BUSY)
+    stage.receiver.set_mood(Mood.BUSY)
     stage.tell("quick again, but at times busy (503); 15 more orders, 1 rolls back")
     stage.place(WAVES[2], pause=0.05)
-    stage.wait(lambda view: view.progress.untried == 0, otherwise="worker 2 did not try every order", least=1.5)
-    stage.port.set_mood(Mood.WELL)
+    view = stage.wait(lambda view: view.progress.in_doubt == 0, otherwise="worker 2 left something in doubt")
+    ours = view.tallies[Side.SENDONCE]
+    stage.tell(f"asked about {len(ours.asked)}: {len(ours.found)} found and not sent again, the others sent")
+    stage.wait(lambda view: view.progress.untried == 0, otherwise="worker 2 did not try every order", least=1.0)
+    stage.receiver.set_mood(Mood.WELL)
     stage.tell("the receiver is well; two orders it has refused for good (422)")
 
 

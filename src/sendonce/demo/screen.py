@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 from sendonce.demo.picture import render
 from sendonce.demo.view import Step, View
 
-SMALLEST = (64, 20)
+SMALLEST = (64, 21)
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 CLEAR_LINE, CLEAR_BELOW, CLEAR_ALL = "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}

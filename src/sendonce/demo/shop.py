@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sendonce import Outbox
 from sendonce.demo import naive
-from sendonce.demo.plan import ROLLED_BACK
+from sendonce.demo.plan import ROLLED_BACK, Side
 from sendonce.domain.events import render_payload
 
 CUSTOMERS = ("Ada", "Grace", "Edsger", "Barbara", "Donald", "Radia", "Leslie")
@@ -29,10 +29,10 @@ class Naive:
 class Shop:
     """Places orders on a connection of its own, as any application does."""
 
-    def __init__(self, path: Path, destination: str) -> None:
+    def __init__(self, path: Path, receiver: str) -> None:
         self._connection = sqlite3.connect(path, timeout=10)
         self._outbox = Outbox()
-        self._destination = destination
+        self._receiver = receiver
 
     def open(self) -> None:
         with self._connection:
@@ -71,8 +71,11 @@ class Shop:
         customer, cents = CUSTOMERS[number % len(CUSTOMERS)], 990 + number * 137 % 5000
         order = {"order": number, "customer": customer, "cents": cents}
         transaction.execute("insert into orders (id, customer, cents) values (:order, :customer, :cents)", order)
-        self._outbox.publish(transaction, TYPE, order, key=key_of(number), to=self._destination)
-        naive.add(transaction, render_payload(order))
+        self._outbox.publish(transaction, TYPE, order, key=key_of(number), to=self._url(Side.SENDONCE, number))
+        naive.add(transaction, self._url(Side.NAIVE, number), render_payload(order))
+
+    def _url(self, side: Side, number: int) -> str:
+        return f"http://{self._receiver}{side.path}{number}"
 
 
 def key_of(number: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from sendonce.demo.observer import Observer
 from sendonce.demo.processes import Family
-from sendonce.demo.remote import NOTHING, Port
+from sendonce.demo.remote import Receiver
 from sendonce.demo.screen import Screen
 from sendonce.demo.shop import Shop
 from sendonce.demo.view import Step, View
@@ -16,12 +16,12 @@ LOOK_SECONDS = 0.1
 
 
 class Stage:
-    """What the scenes share. `is_up` says whether the receiver is meant to be there."""
+    """What the scenes share. `is_up` says whether the receiver lets anybody in."""
 
-    def __init__(self, screen: Screen, shop: Shop, observer: Observer, port: Port, family: Family) -> None:
+    def __init__(self, screen: Screen, shop: Shop, observer: Observer, receiver: Receiver, family: Family) -> None:
         self.shop = shop
         self.observer = observer
-        self.port = port
+        self.receiver = receiver
         self.family = family
         self.is_up = False
         self._screen = screen
@@ -58,7 +58,7 @@ class Stage:
             progress=self.observer.progress(),
             naive=self.shop.naive(),
             is_up=self.is_up,
-            tallies=self.port.counts() if self.is_up else NOTHING,
+            tallies=self.receiver.counts(),
             story=tuple(self._story),
         )
         self._screen.show(view)

@@ -1,9 +1,8 @@
 """The end of it: every order accounted for, beside the naive outbox, and where to look further. Pure."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from sendonce.demo.accounts import Accounts, Tally
+from sendonce.demo.accounts import Accounts
 from sendonce.demo.observer import Fate
 from sendonce.demo.picture import Paint
 from sendonce.domain.deliveries import DeliveryState
@@ -41,7 +40,7 @@ def sentences(accounts: Accounts, naive_source: str, paint: Paint) -> list[str]:
         paint(total, "bold"),
         f"dead letters: {reasons or 'none'}",
         f"the naive outbox gave up {len(naive.lost)} that nobody had refused, and doubled {len(naive.doubled)}",
-        f"(killed, or out of time, between send and mark): {naive_source}",
+        f"(killed, or the answer lost, between send and mark): {naive_source}",
     ]
 
 
@@ -51,7 +50,7 @@ def directions(accounts: Accounts, program: str, database: str) -> list[str]:
     for letter in accounts.in_state(DeliveryState.DEAD_LETTERED)[:1]:
         examples.append(f"order {letter.order} (refused)")
         commands.insert(0, f"explain {letter.delivery_id}")
-    if told := _most_told(accounts.fates):
+    if told := _most_told(accounts):
         examples.insert(0, f"order {told.order} (in doubt)")
         commands.insert(0, f"explain {told.delivery_id}")
     return [
@@ -65,7 +64,7 @@ def _rows(accounts: Accounts) -> list[Row]:
     rolled_back, committed = len(accounts.rolled_back), len(accounts.committed)
 
     def row(name: str, part: str, *, bad: bool = False, good: bool = False) -> Row:
-        return Row(name, _size(ours, part), _size(naive, part), bad, good)
+        return Row(name, len(getattr(ours, part)), len(getattr(naive, part)), bad, good)
 
     return [
         Row("orders rolled back", rolled_back, rolled_back),
@@ -75,14 +74,12 @@ def _rows(accounts: Accounts) -> list[Row]:
         row("  acted upon twice or more", "doubled", bad=True),
         row("  refused by the receiver", "refused"),
         row("  never arrived", "lost", bad=True),
-        row("requests in flight at the SIGKILL", "in_flight_at_kill"),
-        Row("repeated requests, recognised by their token", ours.repeats, None),
+        Row("requests in flight at the SIGKILL", ours.killed.in_flight, naive.killed.in_flight),
+        Row("  of which had arrived", ours.killed.arrived, naive.killed.arrived),
+        Row("asked about before a repeat", ours.asked, None),
+        Row("  found there, and not sent again", ours.found, None),
+        Row("  not there, and sent after asking", ours.after_asking, None),
     ]
-
-
-def _size(side: Tally, part: str) -> int:
-    value = getattr(side, part)
-    return value if isinstance(value, int) else len(value)
 
 
 def _line(row: Row, paint: Paint) -> str:
@@ -94,7 +91,11 @@ def _line(row: Row, paint: Paint) -> str:
     return f"{row.name:<{NAME}}{''.join(numbers)}"
 
 
-def _most_told(fates: Sequence[Fate]) -> Fate | None:
-    """The delivered one with the most to tell: it failed, it was in doubt, and it arrived."""
-    doubtful = [fate for fate in fates if fate.was_in_doubt and fate.state is DeliveryState.COMPLETED]
-    return max(doubtful, key=lambda fate: (len(set(fate.outcomes)), len(fate.outcomes)), default=None)
+def _most_told(accounts: Accounts) -> Fate | None:
+    """The delivered one with the most to tell: it was in doubt and found there, and it failed before."""
+    doubtful = [fate for fate in accounts.in_state(DeliveryState.COMPLETED) if fate.was_in_doubt]
+    return max(
+        doubtful,
+        key=lambda fate: (fate.order in accounts.found, len(set(fate.outcomes)), len(fate.outcomes)),
+        default=None,
+    )

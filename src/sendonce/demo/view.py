@@ -21,7 +21,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`is_up` is the receiver's; while it is down it has counted nothing."""
+    """`is_up` is the receiver's, and so are the `tallies`."""
 
     seconds: float = 0.0
     committed: int = 0

@@ -1,0 +1,151 @@
+"""sendonce receive: a local receiver for trying things out."""
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sendonce.cli.commands import COMMANDS, Subparsers
+from sendonce.cli.failures import WrongUse
+from sendonce.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sendonce.cli.parser import Parser
+    from sendonce.receiving.desk import Tell
+    from sendonce.receiving.memory import Arrival
+    from sendonce.receiving.web import Verify
+
+DESCRIPTION = """Receives by HTTP, and by SMTP when told to, until SIGTERM or SIGINT: prints what arrives, verifies
+signatures, answers look-ups (GET /deliveries/TOKEN), and misbehaves as told. WHEN is a share such as 0.2 (one in five),
+first:3 (the first three) or each:1 (the first of each token); without it, always."""
+
+BEHAVIOURS = {
+    "--fail": ("STATUS[:WHEN]", "turn requests away: 503, 503:0.2, 429:first:3"),
+    "--retry-after": ("TIME", "say Retry-After to those that are turned away"),
+    "--slow": ("TIME[:WHEN]", "wait before looking at a request; who hangs up meanwhile was not heard"),
+    "--late": ("TIME[:WHEN]", "accept at once, and wait before answering"),
+    "--look-up-fail": ("STATUS[:WHEN]", "answer look-ups with this status"),
+    "--look-up-slow": ("TIME[:WHEN]", "wait before answering a look-up"),
+    "--mail-fail": ("CODE[:WHEN]", "turn mails away: 451, 550:first:3"),
+}
+SOMETIMES = {
+    "--drop": "close the connection without accepting",
+    "--drop-after-accept": "accept, remember, and close the connection without an answer",
+    "--twice": "answer twice",
+}
+
+
+def add(subparsers: "Subparsers") -> None:
+    """Enter the command and its options."""
+    parser = subparsers.add_parser("receive", help=COMMANDS["receive"][1], description=DESCRIPTION)
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8080, help="for HTTP; 0 is a free one (8080)")
+    parser.add_argument("--smtp-port", type=_port, metavar="PORT", help="also receive mail here")
+    parser.add_argument("--control-port", type=_port, metavar="PORT", help="also take orders here (docs/receive.md)")
+    parser.add_argument("--secret-file", type=Path, metavar="FILE", help="verify signatures; a whsec_ secret a line")
+    parser.add_argument("--deduplicate", action="store_true", help="accept each token once")
+    parser.add_argument("--forget", action="store_true", help="remember nothing: look-ups find nothing")
+    parser.add_argument("--no-ids", action="store_true", help="answer without an id")
+    parser.add_argument("--closed", action="store_true", help="refuse connections until control opens it")
+    _add_troubles(parser)
+    parser.add_argument("--keep", type=_count, default=100, metavar="N", help="keep so many of the last whole (100)")
+    parser.add_argument("--verbose", action="store_true", help="show bodies too")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each")
+    parser.add_argument("--quiet", action="store_true", help="print nothing of what arrives")
+
+
+def _add_troubles(parser: "Parser") -> None:
+    for option, (metavar, help) in BEHAVIOURS.items():
+        parser.add_argument(option, metavar=metavar, help=help)
+    for option, help in SOMETIMES.items():
+        parser.add_argument(option, nargs="?", const=True, metavar="WHEN", help=help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Receive; 0 when it stopped as told."""
+    import asyncio
+    from importlib.util import find_spec
+
+    if find_spec("aiohttp") is None or (args.smtp_port is not None and find_spec("aiosmtpd") is None):
+        raise WrongUse("receiving needs more packages: pip install 'sendonce[receive]'")
+    from sendonce.receiving.behaviour import WELL, changed
+    from sendonce.receiving.desk import Desk
+    from sendonce.receiving.memory import Memory
+    from sendonce.receiving.rules import Rules
+    from sendonce.receiving.service import Place, serve
+
+    try:
+        behaviour = changed(WELL, _settings(args))
+        verify = _verify(args.secret_file)
+    except ConfigError as error:
+        raise WrongUse(str(error)) from None
+    memory = Memory(args.keep)
+    memory.be_forgetful(args.forget)
+    desk = Desk(Rules(behaviour), memory, _teller(args))
+    place = Place(
+        host=args.host,
+        port=args.port,
+        smtp_port=args.smtp_port,
+        control_port=args.control_port,
+        is_closed=args.closed,
+    )
+    asyncio.run(serve(desk, place, verify=verify, announce=_announce))
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, object]:
+    """The behaviour as options give it, under the names of the control document."""
+    names = [option.removeprefix("--").replace("-", "_") for option in (*BEHAVIOURS, *SOMETIMES)]
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(args, name)) is not None}
+    return {**given, "deduplicate": args.deduplicate, "ids": not args.no_ids}
+
+
+def _verify(file: Path | None) -> "Verify | None":
+    import time
+
+    from sendonce.channels.signing import key_of, verify
+
+    if file is None:
+        return None
+    try:
+        secrets = file.read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"--secret-file {file} cannot be read") from None
+    if not secrets:
+        raise ConfigError(f"--secret-file {file} is empty: write a whsec_ secret into it, one a line")
+    keys = [key_of(secret) for secret in secrets]
+    return lambda headers, body: verify(keys, headers, body, now=time.time())
+
+
+def _teller(args: argparse.Namespace) -> "Tell":
+    from sendonce.receiving.lines import json_line, line
+
+    if args.quiet:
+        return lambda arrival, said: None
+    written = json_line if args.json else line
+
+    def tell(arrival: "Arrival", said: str) -> None:
+        with suppress(OSError):  # nobody reads it any more; the senders still want their answers
+            print(written(arrival, said, is_verbose=args.verbose), flush=True)
+
+    return tell
+
+
+def _announce(sentence: str) -> None:
+    """On standard error, so that standard output is what arrived and nothing else."""
+    import sys
+
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _port(text: str) -> int:
+    number = _count(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,58 @@
+"""The receiver's mail side: an SMTP sink. A mail's token is its Idempotency-Key, else its Message-ID."""
+
+import asyncio
+from datetime import UTC, datetime
+from email import policy
+from email.parser import BytesHeaderParser
+from weakref import WeakSet
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from sendonce.receiving.desk import MAIL, Desk
+from sendonce.receiving.memory import Arrival
+
+LARGEST_MAIL = 32 * 1024 * 1024
+_PARSER = BytesHeaderParser(policy=policy.default)
+
+
+class Sink:
+    """Takes mails. A mail to several is one message; its path names them all."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.connections: WeakSet[SMTP] = WeakSet()
+
+    def __call__(self) -> SMTP:
+        """The protocol of one connection."""
+        made = SMTP(self, hostname="localhost", ident="sendonce", data_size_limit=LARGEST_MAIL, enable_SMTPUTF8=True)
+        self.connections.add(made)
+        return made
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        """What aiosmtpd asks for every mail, by this name."""
+        transport = server.transport
+        answer = await self._desk.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
+        if answer.status is None:
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+            return "421 gone"
+        if answer.status >= 300:
+            return f"{answer.status} turned away, as told"
+        return f"250 OK {answer.id}" if answer.id else "250 OK"
+
+
+def _arrival(envelope: Envelope) -> Arrival:
+    content = envelope.content
+    body = content if isinstance(content, bytes) else str(content or "").encode()
+    parsed = _PARSER.parsebytes(body)
+    headers = {name: str(value) for name, value in parsed.items()}
+    return Arrival(
+        at=datetime.now(UTC),
+        method=MAIL,
+        path=f"mailto:{','.join(envelope.rcpt_tos)}",
+        token=headers.get("Idempotency-Key") or headers.get("Message-ID", "").strip().strip("<>"),
+        attempt=None,
+        body=body,
+        headers={"From": envelope.mail_from or "", **headers},
+        subject=headers.get("Subject"),
+    )
