@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import claims, embedded, measures
+from benchmarks import claims, embedded, measures, outgoing
 from benchmarks.measures import Figures
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
@@ -31,7 +31,12 @@ BARS = {
     "latency p99: ours / floor 2": ("<=", 3),
     "claim of 100: ratio behind / nothing": ("<=", 1.2),
     "claim of 100: ratio with an old snapshot / nothing": ("<=", 1.2),
+    "claim of 100: ratio with parked / nothing": ("<=", 1.5),
     "SQLite: ours / bare script": (">=", 0.3),
+    "webhooks x1: ours / client alone": (">=", 0.35),
+    "webhooks x2: ours / client alone": (">=", 0.35),
+    "mails: ours / client alone": (">=", 0.35),
+    "fairness: behind dead / alone": ("<=", 2),
 }
 
 
@@ -40,7 +45,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=100_000)
     parser.add_argument("--behind", type=int, default=1_000_000)
-    parser.add_argument("--only", default="drain,publish,latency,claims,sqlite")
+    parser.add_argument("--only", default="drain,publish,latency,claims,sqlite,webhooks,mails,fairness")
     args = parser.parse_args()
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
     try:
@@ -58,6 +63,9 @@ def sections(server: Server, deliveries: int, behind: int) -> dict[str, Callable
         "publish": lambda: measures.publishes(server, singles, many),
         "latency": lambda: measures.latencies(server, paced),
         "claims": lambda: claims.claims(server, behind),
+        "webhooks": lambda: outgoing.webhooks(server, deliveries // 5),
+        "mails": lambda: outgoing.mails(server, deliveries // 20),
+        "fairness": lambda: outgoing.fairness(server, deliveries // 10, deliveries // 100),
         "sqlite": lambda: embedded.embedded(deliveries // 2),
     }
 

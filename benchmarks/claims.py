@@ -1,4 +1,4 @@
-"""What a claim reads with millions of finished rows behind it, also while an old snapshot is held open."""
+"""What a claim reads: with millions of finished rows behind it, under an old snapshot, and with many that wait."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -8,13 +8,16 @@ import psycopg
 from benchmarks.measures import Figures, fresh, plan
 from sendonce.domain.attempts import Report, Result
 from sendonce.domain.decide import complete
+from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
 from sendonce.stores.postgres.lanes import QUERIES
+from sendonce.stores.postgres.orchestrating import limit_values
 from sendonce.stores.postgres.store import PostgresStore
 from tests.servers.postgres import Server
 
 LIMIT = 100
 MOST_DRAINED = 50_000
+PARKED = 100_000
 # The rules forbid finished rows at birth: the triggers are off while the past is made up.
 FINISHED = """
 set session_replication_role = replica;
@@ -40,10 +43,13 @@ def claims(server: Server, rows: int) -> Figures:
     drained = min(MOST_DRAINED, rows)
     empty = _buffers_after(fresh(server), 0, drained)
     behind = _buffers_after(fresh(server), rows, drained)
+    parked = _buffers_with_parked(fresh(server), min(PARKED, rows), drained)
     return {
         "claim of 100: buffers, nothing behind": empty[0],
         f"claim of 100: buffers, {rows:,} finished behind": behind[0],
         "claim of 100: buffers, the same with an old snapshot": behind[1],
+        f"claim of 100: buffers, {min(PARKED, rows):,} parked": parked,
+        "claim of 100: ratio with parked / nothing": parked / empty[0],
         "claim of 100: ratio behind / nothing": behind[0] / empty[0],
         "claim of 100: ratio with an old snapshot / nothing": behind[1] / empty[0],
     }
@@ -63,6 +69,26 @@ def _buffers_after(dsn: str, rows: int, drained: int) -> tuple[float, float]:
         return fresh_claim, _claim_buffers(dsn, watermark)
 
 
+def _buffers_with_parked(dsn: str, parked: int, due: int) -> float:
+    """What waits behind a breaker was due before everything else, and was parked by claims."""
+    limits = Limits(left={"http://dead.example/": 0})
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute((DUE.replace("due", "dead").replace("null:", "http://dead.example/") % {"count": parked}).encode())
+        connection.execute((DUE % {"count": due}).encode())
+        asyncio.run(_park(dsn, limits))
+        connection.execute("vacuum analyze")
+    return _claim_buffers(dsn, None, limits)
+
+
+async def _park(dsn: str, limits: Limits) -> None:
+    store = await PostgresStore.connect(dsn)
+    try:
+        while (await store.start(1, 1, timedelta(seconds=60), limits)).parked:
+            pass
+    finally:
+        await store.close()
+
+
 async def _drain(dsn: str, count: int) -> tuple[datetime, int] | None:
     """Deliver `count` as a worker would; the mark from which it would look on."""
     store = await PostgresStore.connect(dsn)
@@ -77,9 +103,9 @@ async def _drain(dsn: str, count: int) -> tuple[datetime, int] | None:
         await store.close()
 
 
-def _claim_buffers(dsn: str, watermark: tuple[datetime, int] | None) -> float:
+def _claim_buffers(dsn: str, watermark: tuple[datetime, int] | None, limits: Limits = NO_LIMITS) -> float:
     since, since_id = watermark or (None, 0)
-    values = {"worker_id": 1, "limit": LIMIT, "hold": 30.0, "since": since, "since_id": since_id}
+    values = {"worker_id": 1, "limit": LIMIT, "hold": 30.0, "since": since, "since_id": since_id, **limit_values(limits)}
     with psycopg.connect(dsn) as connection:
         plan(connection, QUERIES["start"], values)
         connection.rollback()

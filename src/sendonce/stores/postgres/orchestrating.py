@@ -63,17 +63,8 @@ class Orchestrating(Lanes):
         self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits = NO_LIMITS
     ) -> "Claimed":
         """Run one of the claiming statements, which share their columns and these parameters."""
-        shared = {
-            "worker_id": worker_id,
-            "hold": hold.total_seconds(),
-            "each": limits.each,
-            "each_place": limits.each_place,
-            "destinations": array(list(limits.left)),
-            "lefts": array(list(limits.left.values())),
-            "places": array(list(limits.left_at_place)),
-            "place_lefts": array(list(limits.left_at_place.values())),
-        }
-        rows = await self.claims.fetch(query, {**shared, **values})
+        shared = {"worker_id": worker_id, "hold": hold.total_seconds()}
+        rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **values})
         lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
         claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
         return Claimed(Lease(lease_id, claims) if claims else None, held, (until, until_id))
@@ -130,6 +121,18 @@ class Orchestrating(Lanes):
         """The one result whose texts the database refuses is written without them."""
         async with self.results.connection() as connection:
             return await settle_on(connection, [result], bare=True)
+
+
+def limit_values(limits: Limits) -> dict[str, object]:
+    """Limits as the parameters of the claiming statements."""
+    return {
+        "each": limits.each,
+        "each_place": limits.each_place,
+        "destinations": array(list(limits.left)),
+        "lefts": array(list(limits.left.values())),
+        "places": array(list(limits.left_at_place)),
+        "place_lefts": array(list(limits.left_at_place.values())),
+    }
 
 
 async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:
