@@ -1,227 +1,323 @@
-"""http: against a real server: what each answer, and each way not to answer, means."""
+"""HTTP endpoints with a profile: the secret they get, the id they give, and what they answer when they are asked."""
 
-import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
-from datetime import timedelta
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
 
-from sendonce.channels.http import HttpChannel, outcome_of, retry_after_of
-from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
-from tests.domain.values import a_claim
-from tests.receiver import Arrival, Receiver
+from sendonce.channels import CannotTell, Deferred, Delivered, Found, LookUp, NoAnswer, NotFound, Refused
+from sendonce.channels.client import HttpClient
+from sendonce.channels.credentials import Credentials
+from sendonce.channels.guard import Guard
+from sendonce.channels.http import AskingEndpoint, HttpEndpoint, HttpProfile, endpoint
+from sendonce.channels.protocol import Asking, Channel, Message, memory_of
+from sendonce.channels.signing import key_of, new_secret
+from sendonce.domain.outcomes import Outcome
+from sendonce.errors import ConfigError
+from tests.channels.contract import AskingContract, ChannelContract
+from tests.channels.http_troubles import place_in_trouble
+from tests.channels.sending import PAYLOAD, Seen, message_to
+from tests.channels.troubles import HOST, authority, raw_server, server_context
 
-Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+LOOPBACK = Guard.parse("127.0.0.0/8")
+SECRET = "s3cret-of-the-runner"
+RECENTLY = datetime.now(UTC) - timedelta(minutes=1)
 
 
 @pytest_asyncio.fixture
-async def http() -> AsyncIterator[HttpChannel]:
-    channel = HttpChannel()
-    yield channel
-    await channel.close()
+async def client() -> AsyncIterator[HttpClient]:
+    client = HttpClient(LOOPBACK)
+    yield client
+    await client.close()
 
 
-def message_to(url: str, **changes: object) -> Message:
-    return Message(a_claim(destination=url, address=url, **{"payload": '{"memo": "Grüße"}', **changes}), "here")
+def answer(status: int, body: object = None, **headers: str) -> bytes:
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(text.encode())}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", text]).encode()
 
 
-@asynccontextmanager
-async def raw_server(connected: Connected) -> AsyncIterator[str]:
-    """A server that does to a connection what it is told, and no HTTP of its own."""
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield f"127.0.0.1:{port}"
+class TestEndpointInTrouble(AskingContract):
+    column = "HTTP endpoint"
+
+    @asynccontextmanager
+    async def in_trouble(self, trouble: str) -> AsyncIterator[tuple[Channel, Message]]:
+        async with place_in_trouble(trouble) as place:
+            channel = AskingEndpoint(
+                HttpProfile(name="runner", url=f"{place}/", look_up=f"{place}/{{token}}"), HttpClient(LOOPBACK)
+            )
+            yield channel, message_to(f"{place}/token-in-path?secret=1", recorded_at=RECENTLY)
+            await channel.close()
 
 
-async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-    writer.close()
+class TestEndpointThatCannotBeAskedInTrouble(ChannelContract):
+    column = "HTTP endpoint"
+
+    @asynccontextmanager
+    async def in_trouble(self, trouble: str) -> AsyncIterator[tuple[Channel, Message]]:
+        async with place_in_trouble(trouble) as place:
+            channel = HttpEndpoint(HttpProfile(name="runner", url=f"{place}/"), HttpClient(LOOPBACK))
+            yield channel, message_to(f"{place}/token-in-path?secret=1")
+            await channel.close()
 
 
-async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.readuntil(b"\r\n\r\n")
-    writer.transport.abort()
+class TestSending:
+    async def test_D2_the_event_is_posted_with_the_configured_secret(self, client: HttpClient) -> None:
+        seen, outcome = await self.sent(client, bearer=SECRET, headers={"X-Service": "shop"})
+
+        assert outcome == Delivered()
+        assert seen.requests[0].startswith(b"POST /dispatch HTTP/1.1\r\n")
+        assert seen.headers()["authorization"] == f"Bearer {SECRET}"
+        assert seen.headers()["x-service"] == "shop"
+        assert seen.body() == PAYLOAD.encode()
+
+    async def test_D4_every_attempt_carries_the_same_id(self, client: HttpClient) -> None:
+        tokens = set()
+        for attempt in (1, 2, 3):
+            seen, _ = await self.sent(client, attempt=attempt, generation=attempt, address_of="https://runner.example/")
+            tokens.add(seen.headers()["idempotency-key"])
+
+        assert len(tokens) == 1
+
+    async def test_an_events_header_cannot_replace_the_secret(self, client: HttpClient) -> None:
+        seen, _ = await self.sent(client, bearer=SECRET, event_headers='{"Authorization": "Bearer forged"}')
+
+        assert seen.headers()["authorization"] == f"Bearer {SECRET}"
+
+    async def test_a_subscriptions_own_secrets_go_before_the_profiles(self, client: HttpClient) -> None:
+        credentials = Credentials(bearer="own-bearer", signing=(key_of(new_secret()),))
+        seen, _ = await self.sent(client, bearer=SECRET, credentials=credentials)
+
+        assert seen.headers()["authorization"] == "Bearer own-bearer"
+        assert seen.headers()["webhook-signature"].startswith("v1,")
+
+    @pytest.mark.parametrize(
+        ("said", "profile", "id"),
+        [
+            (answer(200, {"id": "run-7"}), {}, "run-7"),
+            (answer(201, {"id": 42}), {}, "42"),
+            (answer(200, {"run": "r-1"}), {"id_field": "run"}, "r-1"),
+            (answer(202, X_Run_Id="h-1"), {"id_header": "X-Run-Id"}, "h-1"),
+            (answer(200, {"id": "j-1"}), {"id_header": "X-Run-Id"}, "j-1"),
+            (answer(200, {"id": True}), {}, None),
+            (answer(200, {"id": ""}), {}, None),
+            (answer(200, [1]), {}, None),
+            (answer(200, "not JSON"), {}, None),
+            (answer(204), {}, None),
+        ],
+    )
+    async def test_R9_its_id_for_the_message_is_kept(
+        self, client: HttpClient, said: bytes, profile: dict[str, Any], id: str | None
+    ) -> None:
+        _, outcome = await self.sent(client, said, **profile)
+        _, asked = await self.sent(client, said, look_up="http://127.0.0.1:1/{token}", **profile)
+
+        assert isinstance(outcome, Delivered)
+        assert outcome.notification_id == id
+        assert isinstance(asked, Delivered)
+        assert asked.notification_id == (id or message_to("http://runner.example/").token)
+
+    async def test_a_secret_that_it_does_not_take_is_our_fault(self, client: HttpClient) -> None:
+        _, with_secret = await self.sent(client, answer(401), bearer=SECRET)
+        _, without = await self.sent(client, answer(401))
+
+        assert isinstance(with_secret, Deferred)
+        assert with_secret.code == "our_credentials"
+        assert isinstance(without, Refused)
+
+    async def test_an_answer_that_repeats_the_secret_is_kept_without_it(self, client: HttpClient) -> None:
+        _, outcome = await self.sent(client, answer(422, f"Bearer {SECRET} is fine"), bearer=SECRET)
+
+        assert isinstance(outcome, Refused)
+        assert outcome.response == "Bearer ••• is fine"
+
+    @pytest.mark.parametrize("path", ["jobs/../admin", "jobs/%2e%2e/admin", "jobs/./../admin", "jobs/.%2E/"])
+    async def test_dots_in_a_path_do_not_take_the_secret_elsewhere(self, client: HttpClient, path: str) -> None:
+        seen = Seen()
+        async with raw_server(seen.connected) as port:
+            profile = HttpProfile(name="runner", url=f"http://{HOST}:{port}/jobs/", bearer=SECRET)
+            outcome = await HttpEndpoint(profile, client).send(message_to(f"http://{HOST}:{port}/{path}"), timeout=5)
+
+        assert isinstance(outcome, Refused)
+        assert outcome.code == "address_forbidden"
+        assert not seen.requests
+
+    async def test_a_certificate_and_an_authority_of_ones_own(self, client: HttpClient) -> None:
+        own = authority().issue_cert("client.example").private_key_and_cert_chain_pem.bytes().decode()
+        ca = authority().cert_pem.bytes().decode()
+        seen = Seen()
+        context = server_context()
+        context.verify_mode = context.verify_mode.CERT_REQUIRED
+        authority().configure_trust(context)
+        async with raw_server(seen.connected, context=context) as port:
+            url = f"https://{HOST}:{port}/"
+            profile = HttpProfile(name="runner", url=url, certificate=own, ca=ca, look_up=f"{url}{{token}}")
+            channel = AskingEndpoint(profile, client)
+            outcome = await channel.send(message_to(url), timeout=5)
+            await channel.look_up(message_to(url), timeout=5)
+
+        assert isinstance(outcome, Delivered)
+        assert len(seen.requests) == 2
+
+    async def sent(
+        self,
+        client: HttpClient,
+        said: bytes = b"HTTP/1.1 204 No Content\r\n\r\n",
+        *,
+        credentials: Credentials | None = None,
+        event_headers: str | None = None,
+        attempt: int = 1,
+        generation: int = 0,
+        address_of: str = "http://runner.example/",
+        **profile: Any,
+    ) -> tuple[Seen, Outcome]:
+        seen = Seen(said)
+        async with raw_server(seen.connected) as port:
+            url = f"http://{HOST}:{port}/"
+            channel = endpoint(HttpProfile(name="runner", url=url, **profile), client)
+            claim = message_to(
+                address_of, headers=event_headers, attempt=attempt, generation=generation
+            )._claim._replace(address=f"{url}dispatch")
+            message = Message(claim, "here", credentials or Credentials())
+            return seen, await channel.send(message, timeout=5)
 
 
-async def half_an_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nthe begin")
-    await reader.read()
-    writer.close()
+class TestAsking:
+    @pytest.mark.parametrize(
+        ("said", "profile", "expected"),
+        [
+            (answer(200, {"id": "run-7"}), {}, Found("run-7")),
+            (answer(200, {}), {}, Found()),
+            (answer(200, {}, X_Id="h-1"), {"id_header": "X-Id"}, Found("h-1")),
+            (
+                answer(200, {"id": 1, "sent_at": "2030-01-02T03:04:05Z"}),
+                {},
+                Found("1", datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)),
+            ),
+            (
+                answer(200, {"id": 1, "created_at": "2030-01-02T03:04:05"}),
+                {},
+                Found("1", datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)),
+            ),
+            (answer(200, {"id": 1, "sent_at": "yesterday"}), {}, Found("1")),
+            (answer(200, {"id": 1, "sent_at": 12}), {}, Found("1")),
+            (answer(404), {}, NotFound()),
+        ],
+    )
+    async def test_R11_it_is_found_or_not(
+        self, client: HttpClient, said: bytes, profile: Mapping[str, Any], expected: LookUp
+    ) -> None:
+        seen, answered = await self.asked(client, said, **profile)
+
+        token = message_to("http://runner.example/").token
+        assert answered == expected
+        assert seen.requests[0].startswith(f"GET /deliveries/{token} HTTP/1.1\r\n".encode())
+
+    @pytest.mark.parametrize("status", [201, 204, 301, 400, 403, 405, 410, 429, 500, 503])
+    async def test_every_other_status_is_no_answer(self, client: HttpClient, status: int) -> None:
+        _, answered = await self.asked(client, answer(status, None if status == 204 else {"id": "1"}, Retry_After="7"))
+
+        assert isinstance(answered, NoAnswer)
+        assert (answered.code, answered.again_in) == (f"http_{status}", timedelta(seconds=7))
+
+    @pytest.mark.parametrize("body", ["", "<html>Sign in</html>", "[]", '{"id": '])
+    async def test_a_page_that_is_there_for_everything_is_no_answer(self, client: HttpClient, body: str) -> None:
+        _, answered = await self.asked(client, answer(200, body))
+
+        assert isinstance(answered, NoAnswer)
+        assert answered.code == "malformed_answer"
+
+    async def test_the_secret_is_shown_when_asking_and_a_wrong_one_is_our_fault(self, client: HttpClient) -> None:
+        seen, answered = await self.asked(client, answer(401), bearer=SECRET)
+
+        assert seen.headers()["authorization"] == f"Bearer {SECRET}"
+        assert isinstance(answered, NoAnswer)
+        assert answered.code == "our_credentials"
+
+    async def test_what_is_older_than_its_memory_cannot_be_told(self, client: HttpClient) -> None:
+        old, recent = datetime.now(UTC) - timedelta(days=2), RECENTLY
+        answers = [
+            (await self.asked(client, answer(404), recorded_at=at, remembers=timedelta(days=1)))[1]
+            for at in (old, recent)
+        ]
+        _, found = await self.asked(client, answer(200, {"id": "1"}), recorded_at=old, remembers=timedelta(days=1))
+
+        assert answers == [CannotTell("too_old", "it may have forgotten the message by now"), NotFound()]
+        assert found == Found("1")
+
+    async def test_a_look_up_address_on_a_closed_network_is_our_fault(self) -> None:
+        client = HttpClient(Guard())
+        seen, answered = await self.asked(client, answer(404))
+        await client.close()
+
+        assert isinstance(answered, NoAnswer)
+        assert answered.code == "our_look_up"
+        assert seen.connections == 0
+
+    def test_only_an_endpoint_with_a_look_up_address_can_be_asked(self, client: HttpClient) -> None:
+        url = "https://runner.example/"
+        plain = endpoint(HttpProfile(name="a", url=url), client)
+        asking = endpoint(HttpProfile(name="b", url=url, look_up=url + "{token}", remembers=timedelta(days=3)), client)
+
+        assert not isinstance(plain, Asking)
+        assert isinstance(asking, Asking)
+        assert memory_of(asking) == timedelta(days=3)
+
+    async def asked(
+        self, client: HttpClient, said: bytes, *, recorded_at: datetime = RECENTLY, **profile: Any
+    ) -> tuple[Seen, LookUp]:
+        seen = Seen(said)
+        async with raw_server(seen.connected) as port:
+            url = f"http://{HOST}:{port}/"
+            channel = endpoint(
+                HttpProfile(name="runner", url=url, look_up=f"{url}deliveries/{{token}}", **profile), client
+            )
+            assert isinstance(channel, Asking)
+            message = message_to("http://runner.example/", recorded_at=recorded_at)
+            return seen, await channel.look_up(message, timeout=5)
 
 
-async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"220 mail.example.com ESMTP\r\n")
-    writer.close()
+class TestProfiles:
+    @pytest.mark.parametrize(
+        ("settings", "word"),
+        [
+            ({"url": "https://runner.example/jobs"}, "slash"),
+            ({"url": "https://runner.example/?a=/"}, "slash"),
+            ({"url": "mailto:ada@example.com"}, "http://"),
+            ({"url": "runner.example/"}, "http://"),
+            ({"url": "https:///"}, "host"),
+            ({"url": "https://ada:pw@runner.example/"}, "password"),
+            ({"look_up": "https://runner.example/deliveries/"}, "{token}"),
+            ({"look_up": "https://runner.example/{token}/{token}"}, "{token}"),
+            ({"look_up": "/deliveries/{token}"}, "http://"),
+            ({"remembers": timedelta(days=1)}, "look_up"),
+            ({"remembers": timedelta(0), "look_up": "https://runner.example/{token}"}, "above zero"),
+            ({"bearer": "two words"}, "bearer"),
+            ({"bearer": "line\n"}, "bearer"),
+            ({"bearer": ""}, "bearer"),
+            ({"headers": {"Host": "evil.example"}}, "Host"),
+            ({"headers": {"X-A": "b\r\nc"}}, "X-A"),
+            ({"certificate": "no PEM"}, "certificate"),
+            ({"ca": "no PEM"}, "authority"),
+            ({"policy": {"max_attempt": 3}}, "max_attempt"),
+        ],
+    )
+    def test_a_mistake_is_one_sentence_that_says_what_to_do(self, settings: dict[str, Any], word: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            HttpProfile(**{"name": "runner", "url": "https://runner.example/", **settings})
 
+        assert word in str(caught.value)
+        assert "\n" not in str(caught.value)
 
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    def test_its_url_is_spelled_as_destinations_are(self) -> None:
+        assert HttpProfile(name="a", url="HTTPS://Runner.Example:443/").url == "https://runner.example/"
 
+    def test_secrets_are_not_shown(self) -> None:
+        profile = HttpProfile(name="a", url="https://runner.example/", bearer=SECRET, headers={"X-Key": SECRET})
 
-async def test_the_body_is_posted_with_the_token(http: HttpChannel) -> None:
-    with Receiver() as receiver:
-        message = message_to(f"{receiver.url}/memo", attempt=3, headers='{"X-Own": "1"}')
-        outcome = await http.send(message, timeout=5)
-
-    [arrival] = receiver.arrivals
-    assert outcome == Delivered(response="ok")
-    assert (arrival.path, arrival.attempt, arrival.token) == ("/memo", 3, message.token)
-    assert json.loads(arrival.body) == {"memo": "Grüße"}
-
-
-async def test_a_destinations_own_content_goes_before_the_payload(http: HttpChannel) -> None:
-    with Receiver() as receiver:
-        await http.send(message_to(receiver.url, content='{"own": true}'), timeout=5)
-
-    assert receiver.arrivals[0].body == b'{"own": true}'
-
-
-async def test_an_events_headers_cannot_replace_the_token() -> None:
-    seen: list[tuple[str, str]] = []
-
-    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        seen.extend((name.lower(), value) for name, _, value in (line.partition(": ") for line in head.split("\r\n")))
-        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-        writer.close()
-
-    http = HttpChannel()
-    async with raw_server(note) as place:
-        message = message_to(f"http://{place}/", headers='{"idempotency-KEY": "forged", "X-Trace": "t-1"}')
-        outcome = await http.send(message, timeout=5)
-    await http.close()
-
-    assert outcome == Delivered()
-    assert [value for name, value in seen if name == "idempotency-key"] == [message.token]
-    assert ("x-trace", "t-1") in seen
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "kind"),
-    [
-        (200, {}, Delivered),
-        (202, {}, Delivered),
-        (204, {}, Delivered),
-        (301, {"Location": "/elsewhere"}, Refused),
-        (400, {}, Refused),
-        (404, {}, Refused),
-        (410, {}, Refused),
-        (408, {}, Failed),
-        (429, {}, Failed),
-        (429, {"Retry-After": "7"}, Deferred),
-        (500, {}, Failed),
-        (503, {}, Failed),
-        (503, {"Retry-After": "7"}, Deferred),
-    ],
-)
-async def test_what_a_status_means(
-    http: HttpChannel, status: int, headers: dict[str, str], kind: type[Outcome]
-) -> None:
-    def answer(arrival: Arrival) -> web.Response:
-        return web.Response(status=status, headers=headers)
-
-    with Receiver(answer=answer) as receiver:
-        outcome = await http.send(message_to(receiver.url), timeout=5)
-
-    assert type(outcome) is kind
-    assert len(receiver.arrivals) == 1
-    if isinstance(outcome, Deferred):
-        assert outcome.again_in == timedelta(seconds=7)
-
-
-async def test_nobody_listening_means_that_nothing_was_sent(http: HttpChannel) -> None:
-    outcome = await http.send(message_to(f"http://127.0.0.1:{free_port()}/"), timeout=5)
-
-    assert isinstance(outcome, Failed)
-    assert outcome.code == "cannot_connect"
-
-
-async def test_a_host_that_does_not_exist_means_that_nothing_was_sent(http: HttpChannel) -> None:
-    outcome = await http.send(message_to("http://nowhere.invalid/"), timeout=5)
-
-    assert isinstance(outcome, Failed)
-
-
-async def test_a_connection_that_never_comes_about_means_that_nothing_was_sent(http: HttpChannel) -> None:
-    async with raw_server(silent) as place:
-        outcome = await http.send(message_to(f"https://{place}/"), timeout=0.3)
-
-    assert outcome == Failed("cannot_connect", "ConnectionTimeoutError")
-
-
-@pytest.mark.parametrize("server", [silent, hang_up, nonsense])
-async def test_no_answer_to_what_was_sent_is_unknown(http: HttpChannel, server: Connected) -> None:
-    async with raw_server(server) as place:
-        outcome = await http.send(message_to(f"http://{place}/"), timeout=0.3)
-
-    assert isinstance(outcome, Unknown)
-
-
-async def test_a_status_counts_even_when_the_rest_of_the_answer_never_comes(http: HttpChannel) -> None:
-    async with raw_server(half_an_answer) as place:
-        outcome = await http.send(message_to(f"http://{place}/"), timeout=0.3)
-
-    assert isinstance(outcome, Delivered)
-
-
-async def test_only_the_beginning_of_an_answer_is_kept(http: HttpChannel) -> None:
-    def answer(arrival: Arrival) -> web.Response:
-        return web.Response(status=500, body=b"\xff" * 1_000_000)
-
-    with Receiver(answer=answer) as receiver:
-        outcome = await http.send(message_to(receiver.url), timeout=5)
-
-    assert isinstance(outcome, Failed)
-    assert 0 < len(outcome.response or "") <= 2000
-
-
-async def test_an_error_never_tells_the_address(http: HttpChannel) -> None:
-    address = f"http://127.0.0.1:{free_port()}/token-in-path?secret=1"
-
-    outcome = await http.send(message_to(address), timeout=5)
-
-    assert "secret" not in repr(outcome)
-    assert "token-in-path" not in repr(outcome)
-
-
-async def test_a_send_can_be_cut_off(http: HttpChannel) -> None:
-    async with raw_server(silent) as place:
-        sending = asyncio.create_task(http.send(message_to(f"http://{place}/"), timeout=30))
-        await asyncio.sleep(0.05)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("0", 0),
-        ("1.5", 1.5),
-        ("999999999", 86_400),
-        ("inf", 86_400),
-        ("-1", None),
-        ("nan", None),
-        ("soon", None),
-        (None, None),
-    ],
-)
-def test_retry_after_in_seconds(value: str | None, seconds: float | None) -> None:
-    assert retry_after_of(value) == (None if seconds is None else timedelta(seconds=seconds))
-
-
-def test_only_2xx_means_delivered() -> None:
-    delivered = [status for status in range(100, 600) if isinstance(outcome_of(status, None, ""), Delivered)]
-
-    assert delivered == list(range(200, 300))
+        assert repr(profile) == "HttpProfile(name='a', url='https://runner.example/')"

@@ -1,0 +1,102 @@
+"""What every channel says of every trouble: one suite for all of them, and the table that the documentation shows.
+
+A channel's test module has a class that inherits from ChannelContract (AskingContract where its other side can be
+asked), names its column of EXPECTED, and says how the channel meets each trouble.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import pytest
+
+from sendonce.channels.protocol import Asking, Channel, Message
+from sendonce.domain.outcomes import CannotTell, Deferred, Delivered, Failed, NotFound, Outcome, Unknown
+
+SECONDS = 0.5  # what a send may take that is meant to run out of time
+PATIENCE = 20.0  # and any other: a loaded machine must fail in the way that is meant
+
+Expected = tuple[type[Outcome], str | None]  # the outcome and its code
+
+TROUBLES = (
+    "connection refused",
+    "connect timeout",
+    "TLS error",
+    "DNS error",
+    "reset before the request went out",
+    "reset after the request went out",
+    "read timeout",
+    "cut in the body of the answer",
+    "malformed answer",
+    "accepted, then dropped",
+)
+
+_HTTP: dict[str, Expected] = {
+    "connection refused": (Failed, "connection_refused"),
+    "connect timeout": (Failed, "connect_timeout"),
+    "TLS error": (Failed, "tls_error"),
+    "DNS error": (Failed, "dns_error"),
+    "reset before the request went out": (Failed, "cannot_connect"),
+    "reset after the request went out": (Unknown, "connection_lost"),
+    "read timeout": (Unknown, "read_timeout"),
+    "cut in the body of the answer": (Delivered, None),
+    "malformed answer": (Unknown, "malformed_answer"),
+    "accepted, then dropped": (Unknown, "connection_lost"),
+}
+
+# The provider is our own server, and its status alone is no proof: that is its id for the mail.
+_MAIL_PROVIDER: dict[str, Expected] = {
+    trouble: (Deferred, "our_server") if kind is Failed else (kind, code) for trouble, (kind, code) in _HTTP.items()
+} | {"cut in the body of the answer": (Unknown, "bad_answer")}
+
+_SMTP: dict[str, Expected] = _MAIL_PROVIDER | {
+    "reset before the request went out": (Failed, "connection_lost"),
+    "cut in the body of the answer": (Unknown, "connection_lost"),
+}
+
+EXPECTED: dict[str, dict[str, Expected]] = {
+    "SMTP": _SMTP,
+    "mail provider": _MAIL_PROVIDER,
+    "Apprise": dict.fromkeys(TROUBLES, (Unknown, "not_confirmed")),
+    "webhook": _HTTP,
+    "HTTP endpoint": _HTTP,
+}
+
+
+class ChannelContract:
+    """Inherit, name the column, and say how to get the channel into trouble."""
+
+    column: ClassVar[str]
+
+    @asynccontextmanager
+    async def in_trouble(self, trouble: str) -> AsyncIterator[tuple[Channel, Message]]:
+        """A channel and a message that will meet this trouble."""
+        raise NotImplementedError
+        yield
+
+    @pytest.mark.parametrize("trouble", TROUBLES)
+    async def test_which_failure_is_which_and_it_tells_neither_address_nor_content(self, trouble: str) -> None:
+        kind, code = EXPECTED[self.column][trouble]
+
+        async with self.in_trouble(trouble) as (channel, message):
+            outcome = await channel.send(message, timeout=_patience(trouble))
+
+        assert (type(outcome), getattr(outcome, "code", None)) == (kind, code)
+        assert message.body not in repr(outcome)
+        assert message.address not in repr(outcome)
+
+
+class AskingContract(ChannelContract):
+    """The same, and more, for a channel whose other side can be asked."""
+
+    @pytest.mark.parametrize("trouble", TROUBLES)
+    async def test_R16_no_trouble_makes_a_look_up_say_that_it_was_not_sent(self, trouble: str) -> None:
+        async with self.in_trouble(trouble) as (channel, message):
+            assert isinstance(channel, Asking)
+            answer = await channel.look_up(message, timeout=_patience(trouble))
+
+        assert not isinstance(answer, NotFound | CannotTell)
+
+
+def _patience(trouble: str) -> float:
+    return SECONDS if trouble.endswith("timeout") else PATIENCE

@@ -1,0 +1,242 @@
+"""The HTTP client: what it knows when no answer comes, and that it never sends twice."""
+
+import asyncio
+import gc
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sendonce.channels.client import Answer, HttpClient, Lost, NotSent
+from sendonce.channels.guard import Guard
+from tests.channels.sending import Seen
+from tests.channels.troubles import (
+    HOST,
+    authority,
+    never_accepting,
+    raw_server,
+    read_request,
+    reset,
+    server_context,
+    silent,
+)
+from tests.processes import until_async
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest_asyncio.fixture
+async def client() -> AsyncIterator[HttpClient]:
+    client = HttpClient(Guard.parse("127.0.0.0/8"))
+    yield client
+    await client.close()
+
+
+async def post(client: HttpClient, port: int, *, body: bytes = b"{}", timeout: float = 5, **more: object) -> object:
+    url = f"http://{HOST}:{port}/"
+    return await client.request("POST", url, body=body, headers={}, timeout=timeout, **more)  # type: ignore[arg-type]
+
+
+class TestConnectionsKeptOpen:
+    async def test_one_connection_serves_many_requests(self, client: HttpClient) -> None:
+        seen = Seen(OK)
+        async with raw_server(seen.connected) as port:
+            answers = [await post(client, port) for _ in range(5)]
+
+        assert all(isinstance(answer, Answer) and answer.text == "ok" for answer in answers)
+        assert seen.connections == 1
+
+    async def test_a_post_on_a_connection_that_breaks_is_not_sent_again(self, client: HttpClient) -> None:
+        """The server takes the second request and drops it: a silent retry would make it three."""
+        requests: list[bytes] = []
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            requests.append(await read_request(reader))
+            writer.write(OK)
+            requests.append(await read_request(reader))
+            writer.close()
+
+        async with raw_server(connected) as port:
+            first, second = await post(client, port), await post(client, port)
+
+        assert isinstance(first, Answer)
+        assert second == Lost("connection_lost", "the connection broke before an answer came")
+        assert len(requests) == 2
+
+    @pytest.mark.parametrize("body", [b"", b"{}", b"x" * 3_000_000])
+    async def test_a_connection_that_is_found_broken_when_writing_took_nothing(
+        self, client: HttpClient, body: bytes
+    ) -> None:
+        """The server resets the kept connection; the loop is not told before the next request is written to it."""
+        requests: list[bytes] = []
+        writers: list[asyncio.StreamWriter] = []
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            while True:
+                requests.append(await read_request(reader))
+                writer.write(OK)
+
+        async with raw_server(connected) as port:
+            assert isinstance(await post(client, port), Answer)
+            reset(writers[0])
+            answered = await post(client, port, body=body)
+
+        assert answered == NotSent("connection_lost", "the connection broke before an answer came")
+        assert len(requests) == 1
+        assert len(writers) == 1
+
+
+class TestTimeouts:
+    async def test_the_whole_time_is_kept(self, client: HttpClient) -> None:
+        loop = asyncio.get_running_loop()
+        async with raw_server(silent) as port:
+            began = loop.time()
+            answered = await post(client, port, timeout=0.3)
+
+        assert answered == Lost("read_timeout", "no answer came in time")
+        assert loop.time() - began < 5
+
+    async def test_connecting_ends_before_the_whole_time(self, client: HttpClient) -> None:
+        async with never_accepting() as port:
+            answered = await post(client, port, timeout=0.3)
+
+        assert answered == NotSent("connect_timeout", "no connection came about in time")
+
+    async def test_a_body_that_drips_does_not_take_longer(self, client: HttpClient) -> None:
+        """The status is known: what has come of the body is kept."""
+
+        async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            writer.write(b"HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nslow")
+            await silent(reader, writer)
+
+        async with raw_server(drip) as port:
+            answered = await post(client, port, timeout=0.3)
+
+        assert isinstance(answered, Answer)
+        assert (answered.status, answered.text) == (500, "slow")
+
+    async def test_a_body_too_large_to_write_at_once_that_nobody_reads_is_lost(self, client: HttpClient) -> None:
+        stop = asyncio.Event()
+
+        async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await stop.wait()
+
+        async with raw_server(deaf) as port:
+            answered = await post(client, port, body=b"x" * 30_000_000, timeout=0.5)
+
+        assert isinstance(answered, Lost)
+
+
+class TestAnswers:
+    async def test_a_body_is_read_up_to_the_cap_in_as_many_parts_as_it_comes(self, client: HttpClient) -> None:
+        async def in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n")
+            for _ in range(30):
+                writer.write(b"x" * 100)
+                await writer.drain()
+                await asyncio.sleep(0)
+            await silent(reader, writer)
+
+        async with raw_server(in_parts) as port:
+            short, long = await post(client, port), await post(client, port, cap=5000)
+
+        assert isinstance(short, Answer)
+        assert isinstance(long, Answer)
+        assert (len(short.text), len(long.text)) == (2000, 3000)
+
+    async def test_an_answer_that_comes_before_the_body_is_written_counts(self, client: HttpClient) -> None:
+        async def too_large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+            await reader.read()
+
+        async with raw_server(too_large) as port:
+            answered = await post(client, port, body=b"x" * 30_000_000)
+
+        assert isinstance(answered, Answer)
+        assert answered.status == 413
+
+    async def test_what_is_compressed_is_not_unpacked(self, client: HttpClient) -> None:
+        seen = Seen(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb")
+        async with raw_server(seen.connected) as port:
+            answered = await post(client, port)
+
+        assert isinstance(answered, Answer)
+        assert answered.text == "bomb"
+
+    async def test_a_cookie_is_not_carried_to_the_next_request(self, client: HttpClient) -> None:
+        seen = Seen(b"HTTP/1.1 200 OK\r\nSet-Cookie: session=1; Path=/\r\nContent-Length: 0\r\n\r\n")
+        async with raw_server(seen.connected) as port:
+            for _ in range(2):
+                await client.request("POST", f"http://localhost:{port}/", body=b"", headers={}, timeout=5)
+
+        assert len(seen.requests) == 2
+        assert b"cookie" not in seen.requests[1].lower()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [b"HTTP/1.1 abc Nonsense\r\n\r\n", b"HTTP/9.9\r\n\r\n", b"\x00\x01\x02\x03\r\n\r\n", b"HTTP/1.1 200 OK\r\nA"],
+    )
+    async def test_what_is_not_http_is_lost(self, client: HttpClient, answer: bytes) -> None:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            writer.write(answer)
+            writer.close()
+
+        async with raw_server(connected) as port:
+            assert isinstance(await post(client, port), Lost)
+
+
+class TestTls:
+    async def test_a_server_that_wants_our_certificate_and_gets_none_leaves_us_in_doubt(
+        self, client: HttpClient
+    ) -> None:
+        """With TLS 1.3 it says no when we have already written: it cannot be told from a reset."""
+        demanding = server_context()
+        demanding.verify_mode = ssl.CERT_REQUIRED
+        authority().configure_trust(demanding)
+        trusting = ssl.create_default_context()
+        authority().configure_trust(trusting)
+        seen = Seen(OK)
+        async with raw_server(seen.connected, context=demanding) as port:
+            answered = await client.request(
+                "POST", f"https://{HOST}:{port}/", body=b"{}", headers={}, timeout=5, ssl=trusting
+            )
+
+        assert isinstance(answered, Lost)
+        assert not seen.requests
+
+
+async def test_closing_twice_and_closing_what_was_never_open() -> None:
+    client = HttpClient(Guard.parse("127.0.0.0/8"))
+    await client.close()
+    async with raw_server(Seen(OK).connected) as port:
+        await post(client, port)
+        await client.close()
+        await client.close()
+        assert isinstance(await post(client, port), Answer)
+    await client.close()
+    gc.collect()
+
+
+async def test_connections_are_closed_with_the_client(client: HttpClient) -> None:
+    ended: list[bool] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        await reader.read()
+        ended.append(True)
+        writer.close()
+
+    async with raw_server(connected) as port:
+        await post(client, port)
+        assert not ended
+        await client.close()
+        await until_async(lambda: ended, "the connection to end")
