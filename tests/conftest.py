@@ -14,6 +14,9 @@ from tests.servers.runs import Run, shared_server
 RUN = pytest.StashKey[Run]()
 SERVER_FIXTURES = {"postgres_server", "server_of"}
 
+# The receivers of the tests are on this machine, which is closed to workers otherwise.
+os.environ["SENDONCE_ALLOW_NETWORKS"] = "127.0.0.0/8,::1/128"
+
 # Shared machines stall now and then; pytest's own limit catches what hangs.
 settings.register_profile("sendonce", deadline=None, print_blob=True)
 settings.load_profile("sendonce")

@@ -1,96 +1,235 @@
-"""http: and https: as a plain POST. The token travels as Idempotency-Key, the same on every attempt."""
+"""An HTTP endpoint with a name: our own secret, its id for each message, and an address where it can be asked."""
 
 import json
-import math
-from datetime import timedelta
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import aiohttp
+from yarl import URL
 
-from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.channels.answers import outcome_of, retry_after_of
+from sendonce.channels.certificates import context_of
+from sendonce.channels.client import Answer, Forbidden, HttpClient
+from sendonce.channels.posting import bearer_of, is_allowed, post
+from sendonce.channels.protocol import Channel, Message
+from sendonce.domain.destinations import normalise
+from sendonce.domain.outcomes import (
+    CannotTell,
+    Deferred,
+    Delivered,
+    Found,
+    LookUp,
+    NoAnswer,
+    NotFound,
+    Outcome,
+    Refused,
+)
+from sendonce.domain.policies import DEFAULT_POLICY, override
+from sendonce.errors import BadDestination, ConfigError
 
-BODY_CAP = 2000
-_RETRY = {408, 425, 429}
+TOKEN = "{token}"  # noqa: S105 — the place of a message's token in a look-up address
+_CAP = 16_384
+_ID_LENGTH = 500
+_SECRET = re.compile(r"[\x21-\x7e]+", re.ASCII)
+# Dots in its path would take our secret to another place than the profile is for.
+OUTSIDE = Refused("address_forbidden", "its path leads out of what the profile is for")
+_WRONG_BEARER = "it does not take our bearer secret"
 
 
-class HttpChannel:
-    """One session for all sends of a worker. Redirects are not followed and the environment's proxies not used."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HttpProfile:
+    """How to reach everything below `url`, which ends with a slash.
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+    `look_up` is an address with {token} in it: GET answers 200 with a JSON object when the message is there, else 404.
+    Its id for a message is in the header `id_header` or in the JSON field `id_field`; it `remembers` for so long.
+    `certificate` (with its key) and `ca` are PEM texts.
+    """
+
+    name: str
+    url: str
+    bearer: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    look_up: str | None = None
+    id_header: str | None = None
+    id_field: str = "id"
+    remembers: timedelta | None = None
+    certificate: str | None = None
+    ca: str | None = None
+    policy: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", self._checked_url())
+        self._check_look_up()
+        self._check_secrets()
+        override(DEFAULT_POLICY, self.policy)
+
+    def __repr__(self) -> str:
+        return f"HttpProfile(name={self.name!r}, url={self.url!r})"
+
+    def _checked_url(self) -> str:
+        url = self._address("url", self.url)
+        if not url.endswith("/") or "?" in url:
+            raise ConfigError(f"[http.{self.name}] url must end with a slash: it stands for everything below it")
+        return url
+
+    def _check_look_up(self) -> None:
+        if self.look_up is None:
+            if self.remembers is not None:
+                raise ConfigError(f"[http.{self.name}] remembers needs look_up, the address where it can be asked")
+            return
+        if self.look_up.count(TOKEN) != 1:
+            raise ConfigError(f"[http.{self.name}] look_up must have {TOKEN} in it once, where the token belongs")
+        self._address("look_up", self.look_up.replace(TOKEN, "0"))
+        if self.remembers is not None and self.remembers <= timedelta(0):
+            raise ConfigError(f"[http.{self.name}] remembers must be above zero")
+
+    def _check_secrets(self) -> None:
+        if self.bearer is not None and not _SECRET.fullmatch(self.bearer):
+            raise ConfigError(f"[http.{self.name}] bearer must be one line of ASCII without spaces")
+        for name, value in self.headers.items():
+            if not is_allowed(name, value):
+                raise ConfigError(f"[http.{self.name}] headers cannot set {name!r}: it is ours, or not one line")
+        if self.certificate is not None or self.ca is not None:
+            try:
+                context_of(self.certificate, self.ca)
+            except ConfigError as error:
+                raise ConfigError(f"[http.{self.name}] {error}") from None
+
+    def _address(self, setting: str, text: str) -> str:
+        if not text.lower().startswith(("http://", "https://")):
+            raise ConfigError(f"[http.{self.name}] {setting} must be an http:// or https:// address")
+        try:
+            return normalise(text)
+        except BadDestination as error:
+            raise ConfigError(f"[http.{self.name}] {setting}: {error}") from None
+
+
+class HttpEndpoint:
+    """Sends with a profile. Its other side cannot be asked."""
+
+    def __init__(self, profile: HttpProfile, client: HttpClient) -> None:
+        self._profile = profile
+        self._client = client
+        self._inside = _as_dialled(profile.url)
+        self._headers = {name.lower(): value for name, value in profile.headers.items()} | bearer_of(profile.bearer)
 
     async def send(self, message: Message, *, timeout: float) -> Outcome:
-        """POST the body once and say what the answer means."""
-        try:
-            async with self._open().post(
-                message.address,
-                data=message.body.encode(),
-                headers=_headers(message),
-                allow_redirects=False,
-                timeout=_limits(timeout),
-            ) as response:
-                status = response.status
-                text = await _short_body(response)
-                return outcome_of(status, retry_after_of(response.headers.get("Retry-After")), text)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            return Failed("cannot_connect", type(error).__name__)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return Unknown("no_answer", type(error).__name__)
+        """POST the body once; the endpoint's own id for it comes with the outcome, where it gives one."""
+        if not _as_dialled(message.address).startswith(self._inside):
+            return OUTSIDE
+        answered = await post(
+            self._client,
+            message,
+            timeout=timeout,
+            keys=message.credentials.signing,
+            headers=self._headers,
+            certificate=self._profile.certificate,
+            ca=self._profile.ca,
+            cap=_CAP,
+        )
+        if _is_our_fault(answered, self._profile):
+            return Deferred("our_credentials", _WRONG_BEARER)
+        outcome = outcome_of(answered)
+        if isinstance(outcome, Delivered) and isinstance(answered, Answer):
+            return replace(outcome, notification_id=self._id_for(message, answered))
+        return outcome
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._client.close()
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30), trust_env=False, auto_decompress=False
-            )
-        return self._session
+    def _id_for(self, message: Message, answer: Answer) -> str | None:
+        return _id_in(answer, _object_in(answer), self._profile)
 
 
-def outcome_of(status: int, retry_after: timedelta | None, text: str) -> Outcome:
-    """What an HTTP status means for a delivery."""
-    code = f"http_{status}"
-    if 200 <= status < 300:
-        return Delivered(response=text or None)
-    if status in (429, 503) and retry_after is not None:
-        return Deferred(code, "the receiver asked to wait", again_in=retry_after, response=text or None)
-    if status in _RETRY or status >= 500:
-        return Failed(code, "the receiver failed", retry_after=retry_after, response=text or None)
-    return Refused(code, "the receiver refused it", response=text or None)
+class AskingEndpoint(HttpEndpoint):
+    """An endpoint that can be asked for a message by its token."""
+
+    def __init__(self, profile: HttpProfile, client: HttpClient) -> None:
+        super().__init__(profile, client)
+        is_own = profile.certificate is not None or profile.ca is not None
+        self._context = context_of(profile.certificate, profile.ca) if is_own else None
+        self._look_up = profile.look_up or ""
+        self.remembers = profile.remembers
+
+    async def look_up(self, message: Message, *, timeout: float) -> LookUp:
+        """Ask whether it has the message. Sure answers are 200 with a JSON object, and 404 within its memory."""
+        answered = await self._client.request(
+            "GET",
+            self._look_up.replace(TOKEN, message.token),
+            headers=self._headers,
+            timeout=timeout,
+            ssl=self._context,
+            cap=_CAP,
+        )
+        if not isinstance(answered, Answer):
+            # The address is in our own settings: nobody else can mend it.
+            code = "our_look_up" if isinstance(answered, Forbidden) else answered.code
+            return NoAnswer(code, answered.message)
+        if answered.status == 404:
+            return self._not_found(message)
+        if _is_our_fault(answered, self._profile):
+            return NoAnswer("our_credentials", _WRONG_BEARER)
+        if answered.status != 200:
+            again_in = retry_after_of(answered.headers.get("Retry-After"))
+            return NoAnswer(f"http_{answered.status}", "it did not say whether it has the message", again_in)
+        found = _object_in(answered)
+        if found is None:
+            return NoAnswer("malformed_answer", "it answered a look-up with something other than a JSON object")
+        return Found(_id_in(answered, found, self._profile), _time_in(found))
+
+    def _id_for(self, message: Message, answer: Answer) -> str | None:
+        return super()._id_for(message, answer) or message.token
+
+    def _not_found(self, message: Message) -> LookUp:
+        if self.remembers is not None and datetime.now(UTC) - message.recorded_at >= self.remembers:
+            return CannotTell("too_old", "it may have forgotten the message by now")
+        return NotFound()
 
 
-def retry_after_of(value: str | None) -> timedelta | None:
-    """Seconds of a Retry-After header; other forms are not read."""
+def endpoint(profile: HttpProfile, client: HttpClient) -> Channel:
+    """The channel of a profile: one that can be asked, where the profile says how."""
+    return HttpEndpoint(profile, client) if profile.look_up is None else AskingEndpoint(profile, client)
+
+
+def _as_dialled(address: str) -> str:
+    """The address as it goes over the wire; empty when it is none."""
     try:
-        seconds = float(value) if value is not None else math.nan
+        return str(URL(address))
     except ValueError:
-        return None
-    return timedelta(seconds=min(seconds, 86_400.0)) if seconds >= 0 else None
-
-
-def _headers(message: Message) -> dict[str, str]:
-    given: dict[str, str] = json.loads(message.headers) if message.headers else {}
-    ours = {
-        "Content-Type": "application/json",
-        "User-Agent": "sendonce",
-        "Idempotency-Key": message.token,
-        "Sendonce-Attempt": str(message.attempt),
-    }
-    taken = {name.lower() for name in ours}
-    return ours | {name: value for name, value in given.items() if name.lower() not in taken}
-
-
-def _limits(seconds: float) -> aiohttp.ClientTimeout:
-    """Connecting gives up a little earlier: then it is sure that nothing was sent. Nothing is rounded up."""
-    return aiohttp.ClientTimeout(total=seconds, connect=seconds * 0.9, ceil_threshold=math.inf)
-
-
-async def _short_body(response: aiohttp.ClientResponse) -> str:
-    """The beginning of the answer, for the operator. The status is known by now, so a cut here changes nothing."""
-    try:
-        return (await response.content.read(BODY_CAP)).decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError):
         return ""
+
+
+def _is_our_fault(answered: object, profile: HttpProfile) -> bool:
+    """The secret is ours: with a wrong one every message would be refused, whatever is in it."""
+    return isinstance(answered, Answer) and answered.status == 401 and profile.bearer is not None
+
+
+def _object_in(answer: Answer) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _id_in(answer: Answer, found: Mapping[str, Any] | None, profile: HttpProfile) -> str | None:
+    """The endpoint's own id, from its header or else from the JSON object."""
+    id: object = answer.headers.get(profile.id_header) if profile.id_header else None
+    if id is None and found is not None:
+        id = found.get(profile.id_field)
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        return None
+    return str(id)[:_ID_LENGTH] or None
+
+
+def _time_in(found: Mapping[str, Any]) -> datetime | None:
+    """When it got the message, where it says so in a form that leaves no doubt."""
+    for name in ("sent_at", "created_at"):
+        try:
+            moment = datetime.fromisoformat(found.get(name) or "")
+        except (ValueError, TypeError):
+            continue
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return None

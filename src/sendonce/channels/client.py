@@ -1,0 +1,195 @@
+"""The one way out over HTTP: webhooks, endpoints, look-ups, mail providers and alerts all go through it.
+
+It dials vetted addresses only, follows no redirect, keeps no cookie, asks no proxy, and says what it knows:
+
+    Answer     a status came back
+    NotSent    surely nothing of the request reached the other side
+    Lost       the request may have gone out, and no answer came back
+    Forbidden  the guard said no; nothing was dialled
+"""
+
+import errno
+import math
+import re
+import ssl as tls
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import StreamWriter
+from aiohttp.payload import Payload
+
+from sendonce.channels.dialling import GuardedConnector
+from sendonce.channels.guard import ForbiddenAddress, Guard
+
+BODY_CAP = 2000
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status came back. `text` is the beginning of the body; where that was cut, the status counts all the same."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Surely nothing of the request reached the other side."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The request, or some of it, may have gone out, and no answer came back."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """The address is not one that may be dialled; nothing was sent."""
+
+    message: str
+
+
+Answered: TypeAlias = Answer | NotSent | Lost | Forbidden
+
+
+class HttpClient:
+    """One session for everything a worker sends. Opened by the first request, on its event loop."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str],
+        timeout: float,
+        ssl: tls.SSLContext | None = None,
+        cap: int = BODY_CAP,
+    ) -> Answered:
+        """Ask once, within `timeout` seconds; at most `cap` bytes of the answer's body are read."""
+        sent = None if body is None else _Body(body)
+        try:
+            response = await self._open().request(
+                method,
+                url,
+                data=sent,
+                headers=headers,
+                allow_redirects=False,
+                timeout=_limits(timeout),
+                ssl=True if ssl is None else ssl,
+            )
+        except ForbiddenAddress as error:
+            return Forbidden(str(error))
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+            return Forbidden("it is not an address that can be dialled; write a host name or a plain IP address")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            code = _code_of(error)
+            is_out = _is_after_connecting(error) if sent is None else sent.is_out
+            return (Lost if is_out else NotSent)(code, _MESSAGES[code])
+        try:
+            return Answer(response.status, response.headers, await _beginning(response, cap))
+        finally:
+            response.release()
+
+    async def close(self) -> None:
+        """Close what is open. May be called again, and by everybody who shares this."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=GuardedConnector(self._guard),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "sendonce"},
+                trust_env=False,
+                auto_decompress=False,
+            )
+        return self._session
+
+
+class _Body(Payload):
+    """A request's bytes, and whether any of them, or of the head that goes before them, may have gone out."""
+
+    _autoclose = True
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, content_type="application/json")
+        self._size = len(value)
+        self.is_out = False
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return cast(bytes, self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Head and body leave in one write, or it raises. A connection that breaks during it took nothing of either."""
+        transport = writer.transport
+        await cast(StreamWriter, writer).write(self._value, drain=False)
+        self.is_out = transport is not None and not transport.is_closing()
+
+
+def _limits(seconds: float) -> aiohttp.ClientTimeout:
+    """Connecting gives up a little earlier: then it is sure that nothing was sent. Nothing is rounded up."""
+    return aiohttp.ClientTimeout(total=seconds, connect=seconds * 0.9, ceil_threshold=math.inf)
+
+
+async def _beginning(response: aiohttp.ClientResponse, cap: int) -> str:
+    """The beginning of the body, printable. The status is known by now, so a cut here changes nothing."""
+    parts: list[bytes] = []
+    left = cap
+    try:
+        while left > 0 and (part := await response.content.read(left)):
+            parts.append(part)
+            left -= len(part)
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        response.close()
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", b"".join(parts).decode("utf-8", "replace"))
+
+
+_MESSAGES = {
+    "connect_timeout": "no connection came about in time",
+    "dns_error": "the host's name was not found",
+    "tls_error": "no trusted TLS connection came about",
+    "connection_refused": "nobody listens there",
+    "cannot_connect": "no connection came about",
+    "read_timeout": "no answer came in time",
+    "malformed_answer": "what came back was not HTTP",
+    "connection_lost": "the connection broke before an answer came",
+}
+
+
+def _code_of(error: Exception) -> str:
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return "connect_timeout"
+        case aiohttp.ClientConnectorDNSError():
+            return "dns_error"
+        case aiohttp.ClientSSLError():
+            return "tls_error"
+        case aiohttp.ClientConnectorError():
+            return "connection_refused" if error.errno == errno.ECONNREFUSED else "cannot_connect"
+        case TimeoutError():
+            return "read_timeout"
+        case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
+            return "malformed_answer"
+    return "connection_lost"
+
+
+def _is_after_connecting(error: Exception) -> bool:
+    return not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)

@@ -1,0 +1,120 @@
+"""One POST of a message: its headers, its signature, its secrets, the same for every HTTP destination."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sendonce.channels.answers import without
+from sendonce.channels.certificates import context_of
+from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
+from sendonce.channels.protocol import Message
+from sendonce.channels.signing import sign
+from sendonce.domain.outcomes import Deferred
+from sendonce.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_VALUE = re.compile("[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
+# What frames the request or says whose it is. Nobody but us may say that.
+_OURS = {
+    "connection",
+    "expect",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
+_OUR_FAMILIES = ("content-", "proxy-", "sendonce-", "webhook-")
+
+
+async def post(
+    client: HttpClient,
+    message: Message,
+    *,
+    timeout: float,
+    keys: Sequence[bytes] = (),
+    headers: Mapping[str, str],
+    certificate: str | None = None,
+    ca: str | None = None,
+    cap: int = BODY_CAP,
+) -> Answered | Deferred:
+    """POST a message's bytes as they were recorded. `keys` sign it; `headers` and `certificate` are the channel's own.
+
+    What the answer repeats of our secrets is left out of it. Deferred when its secrets cannot be used.
+    """
+    certificate = message.credentials.certificate or certificate
+    try:
+        context = context_of(certificate, ca) if certificate or ca else None
+    except ConfigError as error:
+        return Deferred("our_credentials", str(error))
+    if not _VALUE.fullmatch(message.credentials.bearer or ""):
+        return Deferred("our_credentials", "the subscription's bearer secret is more than one line")
+    body = message.body.encode()
+    stamped = _stamped(message, body, keys)
+    given = _given(message, headers)
+    answered = await client.request(
+        "POST", message.address, body=body, headers=given | stamped, timeout=timeout, ssl=context, cap=cap
+    )
+    if type(answered) is Answer and answered.text:
+        return replace(answered, text=without(answered.text, _secrets(message, headers, stamped)))
+    return answered
+
+
+def allowed(headers: Mapping[str, str]) -> dict[str, str]:
+    """Those of the headers that a caller may set, by their names in lower case; what could break a line is left out."""
+    return {name.lower(): value for name, value in headers.items() if is_allowed(name, value)}
+
+
+def is_allowed(name: str, value: object) -> bool:
+    """Whether a caller may set this header: one line, and none of those that are ours."""
+    low = name.lower()
+    return (
+        low not in _OURS
+        and not low.startswith(_OUR_FAMILIES)
+        and _NAME.fullmatch(name) is not None
+        and isinstance(value, str)
+        and _VALUE.fullmatch(value) is not None
+    )
+
+
+def bearer_of(token: str | None) -> dict[str, str]:
+    """The header that carries a bearer secret, if there is one."""
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def _given(message: Message, headers: Mapping[str, str]) -> dict[str, str]:
+    """The event's headers, the channel's before those, and the subscription's before those."""
+    events = allowed(json.loads(message.headers)) if message.headers else {}
+    credentials = message.credentials
+    own = allowed(credentials.headers) if credentials.headers else {}
+    return events | {**headers} | own | bearer_of(credentials.bearer)
+
+
+def _stamped(message: Message, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:
+    """The headers that are ours: they are the same on every attempt, but for its number, the time and the signature."""
+    token = message.token
+    now = int(time.time())
+    stamped = {
+        "content-type": "application/json",
+        "idempotency-key": token,
+        "sendonce-attempt": str(message.attempt),
+        "sendonce-type": message.type,
+        "webhook-id": token,
+        "webhook-timestamp": str(now),
+    }
+    if keys:
+        stamped["webhook-signature"] = sign(keys, token, now, body)
+    return stamped
+
+
+def _secrets(message: Message, headers: Mapping[str, str], stamped: Mapping[str, str]) -> Iterable[str]:
+    """What must not be kept of an answer that repeats it."""
+    yield from (each.partition(",")[2] for each in stamped.get("webhook-signature", "").split())
+    for value in (*headers.values(), *message.credentials.headers.values()):
+        yield value.removeprefix("Bearer ")
+    if message.credentials.bearer:
+        yield message.credentials.bearer

@@ -1,0 +1,103 @@
+"""mailto: over SMTP. Says exactly whether a mail may have been accepted: only when the final dot went out."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+from sendonce.channels.mail import Mail
+from sendonce.channels.protocol import Message
+from sendonce.channels.smtp.answers import SERVER, Step
+from sendonce.channels.smtp.mime import Letter, compose
+from sendonce.channels.smtp.pool import Pool
+from sendonce.channels.smtp.session import Lost, Ours, Progress
+from sendonce.channels.smtp.settings import SmtpSettings
+from sendonce.domain.outcomes import Deferred, Failed, Outcome, Refused, Unknown
+from sendonce.errors import BadDestination, ConfigError
+
+# Nobody can be asked about a mail, and a server may take its time for the last answer.
+POLICY: Mapping[str, object] = {"if_unsure": "hold", "timeout": "20s"}
+# The answer to the final dot gets the rest: giving up before it is safe, after it nobody knows.
+SHARE_BEFORE_FINAL = 0.6
+
+
+class SmtpChannel:
+    """One pool of connections for all mails of a worker."""
+
+    def __init__(self, settings: SmtpSettings) -> None:
+        self._settings = settings
+        self._pool = Pool(settings, None if settings.security == "plain" else _trust(settings.ca))
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        """Hand the mail to the server once and say what its answer means."""
+        mail = Mail.of(message, self._settings.sender)
+        if isinstance(mail, Refused):
+            return mail
+        try:
+            letter = compose(mail, message.token, message.recorded_at)
+        except BadDestination as error:
+            return Refused("bad_content", str(error))
+        return await self._within(letter, timeout)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _within(self, letter: Letter, timeout: float) -> Outcome:
+        progress = Progress()
+        end = asyncio.get_running_loop().time() + timeout
+        try:
+            async with asyncio.timeout(timeout * SHARE_BEFORE_FINAL) as limit:
+                progress.before_final = lambda: limit.reschedule(end)
+                async with self._pool.slots:
+                    return await self._hand_over(letter, progress)
+        except Ours as trouble:
+            return trouble.outcome
+        except Lost as lost:
+            return _lost(progress.step, lost.code)
+        except TimeoutError:
+            return _late(progress.step)
+
+    async def _hand_over(self, letter: Letter, progress: Progress) -> Outcome:
+        progress.step = Step.CONNECTING
+        session = self._pool.reuse()
+        try:
+            answer: Outcome | None = None
+            if session is not None:
+                try:
+                    answer = await session.begin(letter, progress)
+                except Lost:
+                    session.drop()
+                if not session.is_connected:
+                    # It was closed while it was idle: nothing of this mail was said yet, so a new one is as good.
+                    session = None
+            if session is None:
+                progress.step = Step.CONNECTING
+                session = await self._pool.open()
+                answer = await session.begin(letter, progress)
+            return answer or await session.finish(letter, progress)
+        finally:
+            if session is not None:
+                self._pool.give_back(session)
+
+
+def _lost(step: Step, code: str) -> Outcome:
+    if step >= Step.FINAL:
+        return Unknown(code, "no valid answer after the whole mail had gone out")
+    return Failed(code, f"no valid answer at {step.name}, before the whole mail had gone out")
+
+
+def _late(step: Step) -> Outcome:
+    match step:
+        case Step.WAITING:
+            return Deferred("connections_busy", "no connection to the mail server became free in time")
+        case Step.CONNECTING:
+            return Deferred(SERVER, "the mail server could not be reached in time")
+        case Step.FINAL:
+            return Unknown("read_timeout", "no answer in time after the whole mail had gone out")
+    return Failed("read_timeout", f"no answer in time at {step.name}, before the whole mail had gone out")
+
+
+def _trust(ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ConfigError(f"smtp ca: {ca} cannot be read as certificates ({type(error).__name__})") from None

@@ -1,0 +1,201 @@
+"""One open connection to the mail server, and one mail at a time on it, step by step."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+import aiosmtplib
+from aiosmtplib.protocol import SMTPProtocol
+
+from sendonce.channels.smtp.answers import CREDENTIALS, SERVER, Step, meaning, response
+from sendonce.channels.smtp.mime import Letter
+from sendonce.channels.smtp.settings import SmtpSettings
+from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused
+
+_DOTS = re.compile(rb"^\.", re.MULTILINE)
+_PIECE = 65_536
+_FLUSH_SECONDS = 0.005
+NO_SMTPUTF8 = Refused("no_smtputf8", "the mail server takes ASCII addresses only")
+
+
+class Ours(Exception):
+    """There is no connection, and the fault is on our side."""
+
+    def __init__(self, outcome: Deferred) -> None:
+        super().__init__(outcome.code)
+        self.outcome = outcome
+
+
+class Lost(Exception):
+    """The connection is gone (connection_lost), or what came over it was not SMTP (malformed_answer)."""
+
+    def __init__(self, code: str = "connection_lost") -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Progress:
+    """How far one mail has come. `before_final` is called when all but the final dot has left us."""
+
+    __slots__ = ("before_final", "step")
+
+    def __init__(self) -> None:
+        self.step = Step.WAITING
+        self.before_final: Callable[[], None] = lambda: None
+
+
+class Session:
+    """A connection that is logged in. `is_ready`: the next mail may begin, nothing of the last one is left."""
+
+    def __init__(self, client: aiosmtplib.SMTP) -> None:
+        self._client = client
+        self._needs_reset = False
+        self.is_ready = False
+        self.used_at = 0.0
+
+    @classmethod
+    async def open(cls, settings: SmtpSettings, tls: ssl.SSLContext | None) -> "Session":
+        """Connect, encrypt and log in; Ours says why that did not work.
+
+        What the server says until then is not kept: some repeat the line with our password in it.
+        """
+        session = cls(
+            aiosmtplib.SMTP(
+                hostname=settings.host,
+                port=settings.port,
+                username=settings.user,
+                password=settings.password,
+                local_hostname=settings.hello,
+                timeout=None,
+                use_tls=settings.security == "tls",
+                start_tls=settings.security == "starttls",
+                tls_context=tls,
+            )
+        )
+        try:
+            await session._client.connect()
+            if session._client.is_ehlo_or_helo_needed:
+                await session._client.ehlo()
+            session.is_ready = True
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            raise Ours(why_not_open(error)) from None
+        finally:
+            if not session.is_ready:
+                session.drop()
+        return session
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client.is_connected
+
+    async def begin(self, letter: Letter, progress: Progress) -> Outcome | None:
+        """Reset what is left of the last mail and announce the sender; the outcome when the server says no."""
+        self.is_ready = False
+        progress.step = Step.MAIL
+        if self._needs_reset and (await self._command(b"RSET"))[0] != 250:
+            raise Lost
+        self._needs_reset = False
+        if letter.is_international and not self._client.supports_extension("smtputf8"):
+            return self._end(NO_SMTPUTF8)
+        options = [b"SMTPUTF8"] if letter.is_international else []
+        if self._client.supports_extension("size"):
+            options.append(b"SIZE=%d" % len(letter.data))
+        code, text = await self._command(b"MAIL", b"FROM:<%b>" % letter.sender.encode(), *options)
+        self._needs_reset = True
+        return None if code == 250 else self._no(progress.step, code, text)
+
+    async def finish(self, letter: Letter, progress: Progress) -> Outcome:
+        """Name the recipient, hand over the mail and say what came of it."""
+        progress.step = Step.RCPT
+        code, text = await self._command(b"RCPT", b"TO:<%b>" % letter.recipient.encode())
+        if code not in (250, 251):
+            return self._no(progress.step, code, text)
+        progress.step = Step.DATA
+        code, text = await self._command(b"DATA")
+        if code != 354:
+            return self._no(progress.step, code, text)
+        await self._write_all(_DOTS.sub(b"..", letter.data))
+        progress.before_final()
+        protocol = self._write(b".\r\n")
+        progress.step = Step.FINAL
+        try:
+            code, text = await protocol.read_response()
+        except aiosmtplib.SMTPException as error:
+            raise _lost(error) from error
+        self._needs_reset = False
+        if code != 250:
+            return self._no(progress.step, code, text)
+        return self._end(Delivered(letter.message_id, response=response(code, text)))
+
+    def drop(self) -> None:
+        """Cut the connection: what is not written yet is never written."""
+        if self._client.transport is not None:
+            cast(asyncio.WriteTransport, self._client.transport).abort()
+        self._client.close()
+
+    def leave(self) -> None:
+        """Say good-bye and wait for nothing."""
+        with suppress(Lost):
+            self._write(b"QUIT\r\n")
+        self.drop()
+
+    def _no(self, step: Step, code: int, text: str) -> Outcome:
+        if not 400 <= code < 600:
+            raise Lost("malformed_answer")
+        return self._end(meaning(step, code, text))
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        self.is_ready = True
+        self.used_at = asyncio.get_running_loop().time()
+        return outcome
+
+    async def _command(self, *words: bytes) -> tuple[int, str]:
+        try:
+            return await self._client.execute_command(*words)
+        except aiosmtplib.SMTPException as error:
+            raise _lost(error) from error
+
+    def _write(self, data: bytes) -> SMTPProtocol:
+        if self._client.protocol is None:
+            raise Lost
+        try:
+            self._client.protocol.write(data)
+        except aiosmtplib.SMTPException as error:
+            raise _lost(error) from error
+        return self._client.protocol
+
+    async def _write_all(self, data: bytes) -> None:
+        """Return when it has left us: until then the final dot has surely not gone out.
+
+        In pieces, because TLS does not tell of what it has passed on, and holds back only the piece after that.
+        """
+        for begin in range(0, len(data), _PIECE):
+            protocol = self._write(data[begin : begin + _PIECE])
+            pause = 0.0
+            while protocol.is_connected and cast(asyncio.WriteTransport, protocol.transport).get_write_buffer_size():
+                await asyncio.sleep(pause)
+                pause = _FLUSH_SECONDS
+            if not protocol.is_connected:
+                raise Lost
+
+
+def why_not_open(error: Exception) -> Deferred:
+    """Whatever keeps us from a session with our own mail server is ours; nothing that it said is repeated."""
+    if isinstance(error, aiosmtplib.SMTPAuthenticationError):
+        code = CREDENTIALS if error.code >= 500 else SERVER
+        return Deferred(code, f"the mail server does not let us log in: {error.code}")
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        return Deferred(SERVER, f"the mail server does not begin a session: {error.code}")
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLError):
+        return Deferred(SERVER, f"no TLS with the mail server: {cause.reason or 'it failed'}")
+    if isinstance(cause, OSError | ValueError):
+        return Deferred(SERVER, f"the mail server cannot be reached: {type(cause).__name__}")
+    return Deferred(SERVER, "the mail server does not offer STARTTLS, or no way to log in that we know")
+
+
+def _lost(error: aiosmtplib.SMTPException) -> Lost:
+    return Lost("malformed_answer") if isinstance(error, aiosmtplib.SMTPResponseException) else Lost()

@@ -1,0 +1,24 @@
+"""http: and https: as Standard Webhooks: a signed POST, for subscriptions and for addresses without a profile."""
+
+from sendonce.channels.answers import outcome_of
+from sendonce.channels.client import HttpClient
+from sendonce.channels.posting import post
+from sendonce.channels.protocol import Message
+from sendonce.channels.signing import key_of
+from sendonce.domain.outcomes import Outcome
+
+
+class Webhook:
+    """Signs with the subscription's keys, else with `secret`, else not at all. Its other side cannot be asked."""
+
+    def __init__(self, client: HttpClient, *, secret: str | None = None) -> None:
+        self._client = client
+        self._keys = () if secret is None else (key_of(secret),)
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        """POST the body once and say what the answer means."""
+        keys = message.credentials.signing or self._keys
+        return outcome_of(await post(self._client, message, timeout=timeout, keys=keys, headers={}))
+
+    async def close(self) -> None:
+        await self._client.close()
