@@ -73,7 +73,9 @@ def _buffers_with_parked(dsn: str, parked: int, due: int) -> float:
     """What waits behind a breaker was due before everything else, and was parked by claims."""
     limits = Limits(left={"http://dead.example/": 0})
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute((DUE.replace("due", "dead").replace("null:", "http://dead.example/") % {"count": parked}).encode())
+        connection.execute(
+            (DUE.replace("due", "dead").replace("null:", "http://dead.example/") % {"count": parked}).encode()
+        )
         connection.execute((DUE % {"count": due}).encode())
         asyncio.run(_park(dsn, limits))
         connection.execute("vacuum analyze")
@@ -105,7 +107,14 @@ async def _drain(dsn: str, count: int) -> tuple[datetime, int] | None:
 
 def _claim_buffers(dsn: str, watermark: tuple[datetime, int] | None, limits: Limits = NO_LIMITS) -> float:
     since, since_id = watermark or (None, 0)
-    values = {"worker_id": 1, "limit": LIMIT, "hold": 30.0, "since": since, "since_id": since_id, **limit_values(limits)}
+    values = {
+        "worker_id": 1,
+        "limit": LIMIT,
+        "hold": 30.0,
+        "since": since,
+        "since_id": since_id,
+        **limit_values(limits),
+    }
     with psycopg.connect(dsn) as connection:
         plan(connection, QUERIES["start"], values)
         connection.rollback()

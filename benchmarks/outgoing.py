@@ -1,4 +1,4 @@
-"""Signed webhooks and mails end to end, against the same client alone; and a dead destination in front of a healthy one.
+"""Signed webhooks and mails end to end, against the same client alone; and a healthy destination behind a dead one.
 
 Everything is counted by a receiver in a process of its own, from the first arrival to the last.
 """
@@ -9,7 +9,7 @@ import sys
 
 import psycopg
 
-from benchmarks.alone import CONNECTIONS, IN_FLIGHT
+from benchmarks.alone import IN_FLIGHT
 from benchmarks.measures import Figures, fresh
 from benchmarks.sinks import Sinks
 from sendonce import Draft, Email, Outbox
@@ -49,7 +49,7 @@ def mails(server: Server, count: int) -> Figures:
         dsn = fresh(server)
         mail = [Email(f"user{n}@example.com", subject="benchmark", text=TEXT) for n in range(count)]
         _publish(dsn, [Draft("memo.created", {}, key=str(n), to=mail[n]) for n in range(count)])
-        _work(dsn, 1, concurrency=CONNECTIONS, smtp=sinks.ports["smtp"])
+        _work(dsn, 1, concurrency=IN_FLIGHT, smtp=sinks.ports["smtp"])
         ours = sinks.rate("smtp", count)
     return {
         "mails: client alone per second": bare,

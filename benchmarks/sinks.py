@@ -75,8 +75,7 @@ class Smtp(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._got += data
-        while self._is_data and b"\r\n.\r\n" in self._got or not self._is_data and b"\r\n" in self._got:
-            end = b"\r\n.\r\n" if self._is_data else b"\r\n"
+        while (end := b"\r\n.\r\n" if self._is_data else b"\r\n") in self._got:
             line, _, rest = bytes(self._got).partition(end)
             self._got = bytearray(rest)
             self._transport.write(self._answered(line[:4].upper()))

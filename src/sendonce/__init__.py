@@ -1,6 +1,6 @@
 """Record an intent in your own transaction; it reaches its destination once in effect."""
 
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.events import UNIQUE
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure
@@ -25,6 +25,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "UNIQUE",
     "Accepted",
+    "Attachment",
     "BadDestination",
     "BadEvent",
     "ConfigError",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Email
 from sendonce.domain.events import (
     LONGEST_TENANT,
     LONGEST_TYPE,

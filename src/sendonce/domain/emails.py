@@ -13,7 +13,7 @@ from sendonce.errors import BadDestination
 LONGEST_LINE = 900
 LONGEST_NAME = 50
 LARGEST_ATTACHMENTS = 10_000_000
-TOKEN_HEADER = "X-Sendonce-Token"  # noqa: S105 - the header's name
+KEY_HEADER = "Idempotency-Key"
 # What breaks a line somewhere: every control character but the tab, and Unicode's own separators.
 _NOT_ONE_LINE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
@@ -22,7 +22,7 @@ _CONTENT_TYPE = re.compile(r"(?!multipart/|message/)[\w.+-]+/[\w.+-]+(?:; ?[\w-]
 _OURS = {
     "from", "to", "cc", "bcc", "subject", "reply-to", "sender", "date", "message-id", "mime-version", "return-path",
     "received", "delivered-to", "envelope-to", "dkim-signature", "domainkey-signature", "authentication-results",
-    TOKEN_HEADER.lower(),
+    KEY_HEADER.lower(),
 }  # fmt: skip
 _OUR_FAMILIES = ("content-", "resent-", "arc-", "received-")
 

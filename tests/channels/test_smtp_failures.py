@@ -1,0 +1,210 @@
+"""mailto: over SMTP when something goes wrong: whose fault it is, and whether the mail may have been accepted."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sendonce.channels.protocol import Channel, Message
+from sendonce.domain.emails import Attachment, Email
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from tests.channels.contract import ChannelContract
+from tests.channels.mail_servers import (
+    CLOSE,
+    CUT,
+    RESET,
+    STALL,
+    channel_to,
+    mail_message,
+    mail_server,
+    scripted,
+    trusted,
+)
+from tests.channels.troubles import NO_SUCH_HOST, free_port, never_accepting, server_context
+
+ANSWERS: list[tuple[str, str, type[Outcome], str]] = [
+    # greylisting and the other temporary answers: again later
+    ("RCPT", "450 4.2.0 greylisted", Failed, "smtp_450"),
+    ("RCPT", "451 4.7.1 greylisted, try again in 300 seconds", Failed, "smtp_451"),
+    ("RCPT", "452 4.2.2 mailbox full", Failed, "smtp_452"),
+    ("RCPT", "421 4.3.2 shutting down", Failed, "smtp_421"),
+    ("MAIL", "421 4.7.0 too many mails", Failed, "smtp_421"),
+    ("MAIL", "451 4.3.0 busy", Failed, "smtp_451"),
+    ("DATA", "451 4.3.0 busy", Failed, "smtp_451"),
+    (".", "451 4.3.0 busy", Failed, "smtp_451"),
+    (".", "452 4.3.1 disk full", Failed, "smtp_452"),
+    (".", "421 4.3.2 shutting down", Failed, "smtp_421"),
+    # the recipient and the content: never
+    ("RCPT", "550 5.1.1 no such mailbox", Refused, "smtp_550"),
+    ("RCPT", "551 5.1.6 has moved", Refused, "smtp_551"),
+    ("RCPT", "553 5.1.3 not an address", Refused, "smtp_553"),
+    ("RCPT", "550 5.7.1 rejected by policy", Refused, "smtp_550"),
+    ("RCPT", "501 5.1.3 bad address syntax", Refused, "smtp_501"),
+    ("MAIL", "552 5.3.4 too large", Refused, "smtp_552"),
+    ("DATA", "554 5.5.1 no valid recipients", Refused, "smtp_554"),
+    (".", "554 5.7.1 looks like spam", Refused, "smtp_554"),
+    (".", "552 5.3.4 too large", Refused, "smtp_552"),
+    # ours: nobody's mail is given up for it
+    ("greeting", "554 5.7.1 you are blocked", Deferred, "our_server"),
+    ("greeting", "421 4.3.2 too many connections", Deferred, "our_server"),
+    ("EHLO", "550 5.7.1 who are you", Deferred, "our_server"),
+    ("MAIL", "530 5.7.0 authentication required", Deferred, "our_credentials"),
+    ("MAIL", "535 5.7.8 authentication failed", Deferred, "our_credentials"),
+    ("MAIL", "550 5.7.1 sender not allowed", Deferred, "our_account"),
+    ("MAIL", "553 5.7.1 sender address rejected: not owned by user", Deferred, "our_account"),
+    ("MAIL", "503 5.5.1 bad sequence", Deferred, "our_server"),
+    ("RCPT", "530 5.7.0 must issue STARTTLS first", Deferred, "our_credentials"),
+    ("RCPT", "554 5.7.1 <ada@example.com>: Relay access denied", Deferred, "our_account"),
+    ("RCPT", "550 relay not permitted", Deferred, "our_account"),
+    ("RCPT", "550 5.4.5 Daily user sending limit exceeded", Deferred, "our_account"),
+    (".", "550 5.7.60 no permission to send as this sender", Deferred, "our_account"),
+]
+
+
+@pytest.mark.requirement("R14")
+@pytest.mark.requirement("R15")
+@pytest.mark.parametrize(("step", "answer", "kind", "code"), ANSWERS)
+async def test_R14_R15_what_an_answer_means(step: str, answer: str, kind: type[Outcome], code: str) -> None:
+    async with scripted({step: answer}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=5)
+
+    assert (type(outcome), getattr(outcome, "code", None)) == (kind, code)
+    if step not in ("greeting", "EHLO"):
+        assert getattr(outcome, "response", None) == answer
+
+
+@pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?"])
+@pytest.mark.parametrize("step", ["MAIL", "RCPT", "DATA"])
+async def test_before_the_final_dot_nothing_was_sent(step: str, how: str) -> None:
+    async with scripted({step: how}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=0.5)
+
+    assert isinstance(outcome, Failed)
+    assert server.mails == []
+
+
+@pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?", "354 go on", "25"])
+async def test_after_the_final_dot_nobody_knows(how: str) -> None:
+    async with scripted({".": how}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=0.5)
+
+    assert isinstance(outcome, Unknown)
+    assert len(server.mails) == 1
+
+
+@pytest.mark.parametrize("security", ["plain", "tls"])
+@pytest.mark.parametrize("how", [RESET, CLOSE, STALL])
+async def test_a_mail_of_which_only_a_part_went_out_was_not_sent(how: str, security: str, tmp_path: Path) -> None:
+    """The server stops reading in the middle: the final dot is still here."""
+    large = Email("ada@example.com", text="x", attachments=[Attachment("a.bin", bytes(9_000_000))])
+    ca = trusted(tmp_path)
+    async with (
+        scripted({"half": how}, server_context() if security == "tls" else None) as server,
+        channel_to(server.port, security=security, ca=ca) as channel,
+    ):
+        outcome = await channel.send(mail_message(large), timeout=2)
+
+    assert isinstance(outcome, Failed)
+    assert outcome.code == ("read_timeout" if how == STALL else "connection_lost")
+    assert server.mails == []
+
+
+@pytest.mark.parametrize("step", ["greeting", "EHLO"])
+@pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?"])
+async def test_a_server_that_does_not_begin_is_our_fault(step: str, how: str) -> None:
+    async with scripted({step: how}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=0.5)
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "our_server"
+
+
+async def test_a_host_that_can_be_no_name_is_our_fault() -> None:
+    async with channel_to(25, host="a" * 70 + ".example") as channel:
+        outcome = await channel.send(mail_message(), timeout=5)
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "our_server"
+
+
+async def test_after_a_no_the_same_connection_takes_the_next_mail() -> None:
+    script = {"RCPT": ["550 5.1.1 no such mailbox", "250 ok"]}
+    async with scripted(script) as server, channel_to(server.port) as channel:
+        outcomes = [await channel.send(mail_message(), timeout=5) for _ in range(2)]
+
+    assert [type(each) for each in outcomes] == [Refused, Delivered]
+    assert (server.connections, server.commands.count("RSET")) == (1, 1)
+
+
+@pytest.mark.parametrize("how", [RESET, CLOSE, "421 4.4.2 idle for too long", "what?"])
+async def test_a_kept_connection_that_is_dead_before_mail_is_accepted_is_replaced_once(how: str) -> None:
+    async with scripted({"MAIL": ["250 ok", how, "250 ok"]}) as server, channel_to(server.port) as channel:
+        outcomes = [await channel.send(mail_message(), timeout=5) for _ in range(2)]
+    async with scripted({"MAIL": ["250 ok", how]}) as hopeless, channel_to(hopeless.port) as channel:
+        await channel.send(mail_message(), timeout=5)
+        given_up = await channel.send(mail_message(), timeout=5)
+
+    assert [type(each) for each in outcomes] == [Delivered, Delivered]
+    assert (server.connections, len(server.mails)) == (2, 2)
+    assert isinstance(given_up, Failed)
+    assert (hopeless.connections, len(hopeless.mails)) == (2, 1)
+
+
+@pytest.mark.parametrize("how", [RESET, CLOSE])
+async def test_a_kept_connection_that_dies_later_is_not_replaced(how: str) -> None:
+    async with scripted({"RCPT": ["250 ok", how, "250 ok"]}) as server, channel_to(server.port) as channel:
+        await channel.send(mail_message(), timeout=5)
+        outcome = await channel.send(mail_message(), timeout=5)
+
+    assert isinstance(outcome, Failed)
+    assert server.connections == 1
+
+
+async def test_a_server_that_repeats_our_password_does_not_get_it_into_the_outcome() -> None:
+    script = {"EHLO": "250-hello\r\n250 AUTH PLAIN", "AUTH": "535 5.7.8 what is AHNob3AAc2VjcmV0?"}
+    async with scripted(script) as server, channel_to(server.port, user="shop", password="secret") as channel:
+        outcome = await channel.send(mail_message(), timeout=5)
+
+    assert "AUTH PLAIN AHNob3AAc2VjcmV0" in server.commands
+    assert "AHNob3AAc2VjcmV0" not in repr(outcome)
+
+
+async def test_what_a_server_says_is_kept_short_and_storable() -> None:
+    async with scripted({"RCPT": "550 " + "no\0 " * 1500}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=5)
+
+    assert isinstance(outcome, Refused)
+    assert len(outcome.response or "") <= 1000
+    assert "\0" not in (outcome.response or "")
+
+
+class TestSmtpContract(ChannelContract):
+    column = "SMTP"
+
+    @asynccontextmanager
+    async def in_trouble(self, trouble: str) -> AsyncIterator[tuple[Channel, Message]]:
+        message = mail_message()
+        if trouble == "connection refused":
+            async with channel_to(free_port()) as channel:
+                yield channel, message
+        elif trouble == "connect timeout":
+            async with never_accepting() as port, channel_to(port) as channel:
+                yield channel, message
+        elif trouble == "TLS error":
+            async with mail_server(tls=True) as server, channel_to(server.port, security="tls") as channel:
+                yield channel, message
+        elif trouble == "DNS error":
+            async with channel_to(25, host=NO_SUCH_HOST) as channel:
+                yield channel, message
+        else:
+            script = {
+                "reset before the request went out": {"DATA": RESET},
+                "reset after the request went out": {".": RESET},
+                "read timeout": {".": STALL},
+                "cut in the body of the answer": {".": CUT},
+                "malformed answer": {".": "HTTP/1.1 200 OK"},
+                "accepted, then dropped": {".": CLOSE},
+            }[trouble]
+            async with scripted(script) as troubled, channel_to(troubled.port) as channel:
+                yield channel, message
