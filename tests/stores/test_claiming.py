@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.stores.ports import Store
 from tests.given import (

@@ -16,6 +16,7 @@ PACKAGES = ["sendonce.stores.postgres", "sendonce.stores.sqlite"]
 SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "start": {"claim_due", "open_lease", "mark_in_progress", "open_attempts"},
     "start_waiting": {"claim_waiting", "breakers"},
+    "start_doubtful": {"claim_doubtful"},
     "lock_due": {"front_due"},
     "lock_waiting": {"front_waiting"},
     "take_tokens": {"tokens_of", "set_tokens"},
@@ -24,8 +25,8 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "open_generations": {"open_generation"},
 }
 ONLY_POSTGRES: set[str] = set()
-# The writing parts of cancel and of rolling up counters, and the migrator's bookkeeping.
-ONLY_SQLITE = {"add_cancelled", "counters_to_roll_up", "drop_counters", "has_meta", "set_schema_version"}
+# The writing parts of cancel and of rolling up counters, a step of doubt, and the migrator's bookkeeping.
+ONLY_SQLITE = {"add_cancelled", "last_of_step", "counters_to_roll_up", "drop_counters", "has_meta", "set_schema_version"}
 
 SQL = re.compile(r"^\s*(select|insert into|update|delete from|with)\s+\S", re.IGNORECASE)
 # A script for other tools has no parameters; the one value in it is a migration's number.

@@ -4,7 +4,7 @@ import pytest
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Delivered
-from sendonce.errors import NotFound
+from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.ports import Store
 from tests.given import HOLD, WORKER, given_event, given_lease, settle_with
 from tests.stores.databases import Database
@@ -164,3 +164,66 @@ async def test_subscriptions_are_listed_by_tenant(store: Store) -> None:
     assert [each.id for each in everything] == [acme, other]
     assert await store.subscriptions("nobody") == []
     assert await store.subscription(10**9) is None
+
+
+async def test_a_rate_is_kept_changed_and_lifted(database: Database, store: Store) -> None:
+    limited = await store.add_subscription(
+        tenant="", types=["*"], destination="null:hook", policy=None, description=None, operator="ada", rate=2.5
+    )
+    free = await subscribe(store, "a")
+
+    async def rate(subscription_id: int) -> float | None:
+        row = await store.subscription(subscription_id)
+        assert row is not None
+        return row.rate
+
+    before = (await rate(limited), await rate(free))
+    await store.set_subscription_rate(limited, None, operator="ada", reason="they can take it")
+    await store.set_subscription_rate(free, 0.5, operator="ada", reason=None)
+
+    assert before == (2.5, None)
+    assert (await rate(limited), await rate(free)) == (None, 0.5)
+    log = [(row["kind"], row["subject"], row["reason"]) for row in database.rows("operations")[-2:]]
+    assert log == [
+        ("rate", f"subscription {limited}", "they can take it"),
+        ("rate", f"subscription {free}", None),
+    ]
+
+
+async def test_what_waits_for_a_rate_is_due_again_when_there_is_none(database: Database, store: Store) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", types=["*"], destination="null:hook", policy=None, description=None, operator="ada", rate=1
+    )
+    event_id = given_event(database)
+    held = await claimed(store)
+    waiting = await store.waiting_in([f"rate:{subscription_id}", "rate:999"])
+
+    await store.set_subscription_rate(subscription_id, 2, operator="ada", reason=None)
+    slower = await store.waiting_in([f"rate:{subscription_id}"])
+    await store.set_subscription_rate(subscription_id, None, operator="ada", reason=None)
+
+    assert held == []
+    assert waiting == {f"rate:{subscription_id}": 1, "rate:999": 0}
+    assert slower == {f"rate:{subscription_id}": 1}
+    [delivery] = await store.deliveries_of(event_id)
+    assert await claimed(store) == [delivery.id]
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_what_is_not_there_or_removed_gets_no_rate(store: Store, removed: bool) -> None:
+    subscription_id = await subscribe(store, "*") if removed else 10**9
+    if removed:
+        await change(store, subscription_id, "removed")
+
+    with pytest.raises(NotFound):
+        await store.set_subscription_rate(subscription_id, 1.0, operator="ada", reason=None)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+async def test_a_rate_of_nothing_is_refused_by_the_database(database: Database, store: Store, rate: float) -> None:
+    subscription_id = await subscribe(store, "*")
+
+    with pytest.raises(NotAllowed):
+        await store.set_subscription_rate(subscription_id, rate, operator="ada", reason=None)
+
+    assert database.rows("subscriptions")[0]["rate"] is None

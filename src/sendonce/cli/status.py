@@ -10,8 +10,9 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import display_url
 from sendonce.domain.durations import format_duration
-from sendonce.operations.glance import stop_sentence, warnings
+from sendonce.operations.glance import alert_sentence, stop_sentence, warnings
 from sendonce.operations.plain import plain
+from sendonce.operations.rooms import room_sentence
 from sendonce.operations.wording import ago
 from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
 
@@ -57,6 +58,10 @@ def _lines(status: Status) -> None:
         _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:
         _line("stopped", "nothing")
+    for room in status.rooms:
+        _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
+    for alert in status.alerts:
+        _line("alert", alert_sentence(alert, status), "red")
 
 
 def _line(name: str, text: str, colour: str | None = None) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.parser import WrongUse
+from sendonce.cli.sending import add_sending, channels_for, settings_for
 from sendonce.cli.settings import database_of
 from sendonce.errors import ConfigError
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from datetime import timedelta
 
-    from sendonce.channels.registry import Channels
     from sendonce.engine.config import WorkerConfig
     from sendonce.engine.daemon import Parts
     from sendonce.stores.ports import Doorbell
@@ -35,10 +35,18 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--grace", type=_duration, default="20s", metavar="TIME", help="time to finish when told to stop (20s)"
     )
-    parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
     parser.add_argument(
-        "--app", metavar="MODULE:NAME", help="take over your own channels: a sendonce.channels.Channels"
+        "--per-destination", type=int, metavar="N", help="the most sends at once to one destination (4/5 of all)"
     )
+    parser.add_argument("--per-host", type=int, metavar="N", help="the most sends at once to one host (all)")
+    parser.add_argument(
+        "--breaker-after", type=int, default=10, metavar="N", help="failures in a row that open a breaker (10)"
+    )
+    parser.add_argument(
+        "--breaker-pause", type=_duration, default="10s", metavar="TIME", help="how long until the first probe (10s)"
+    )
+    parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
+    add_sending(parser)
     parser.add_argument(
         "--policy", metavar="JSON", help='the default policy, like {"max_attempts": 5}; else SENDONCE_POLICY'
     )
@@ -83,19 +91,22 @@ def _parts(args: argparse.Namespace, url: str) -> "Parts":
     from sendonce.engine.daemon import Parts
     from sendonce.observe import logs
 
+    settings = settings_for(args)
     return Parts(
         open_store=lambda: open_store(url),
-        channels=_channels(args.app),
+        channels=channels_for(args, settings),
         config=_config(args),
         emit=logs.write,
         version=__version__,
         policy=parse_policy(DEFAULT_POLICY, args.policy or os.environ.get("SENDONCE_POLICY")),
         doorbell=_doorbell(args, url),
+        sealer=settings.sealer,
+        alerts=settings.alerts,
     )
 
 
 def _config(args: argparse.Namespace) -> "WorkerConfig":
-    from sendonce.engine.config import WorkerConfig
+    from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
 
     return WorkerConfig(
         concurrency=args.concurrency,
@@ -103,17 +114,12 @@ def _config(args: argparse.Namespace) -> "WorkerConfig":
         poll=args.poll,
         grace=args.grace,
         until_idle=args.until_idle,
+        per_destination=args.per_destination,
+        per_host=args.per_host,
+        breaker_after=args.breaker_after,
+        breaker_pause=args.breaker_pause,
+        breaker_longest=max(BREAKER_LONGEST, args.breaker_pause),
     )
-
-
-def _channels(app: str | None) -> "Channels":
-    from sendonce.channels.builtin import builtin
-    from sendonce.cli.apps import load_channels
-
-    channels = builtin()
-    if app is not None:
-        channels.update(load_channels(app))
-    return channels
 
 
 def _doorbell(args: argparse.Namespace, url: str) -> "Doorbell | None":

@@ -49,7 +49,7 @@ def scheme_of(uri: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def place_of(address: str) -> str:
-    """Where an address leads to: a host with its port, or else the scheme, whose one provider all of its addresses share.
+    """Where an address leads to: a host with its port, or else the scheme, for its addresses share one provider.
 
     Empty for null:, which leads nowhere.
     """

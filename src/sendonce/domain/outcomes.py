@@ -54,7 +54,7 @@ class Unknown:
 class Deferred:
     """Not tried, or not the destination's fault: again after a while, without spending an attempt.
 
-    A code that begins with `our_` (our_credentials, our_server) says that the fault is on this side: it raises an alert.
+    A code that begins with `our_` (our_credentials, our_server) says that the fault is ours: an alert is raised.
     """
 
     code: str

@@ -49,15 +49,16 @@ class Alarm:
 
     async def look(self) -> None:
         """Look once, and tell what is to be told by this worker; then try again what did not get through before."""
+        trouble = ""
         try:
             await self._look()
-            self._trouble = ""
         except StoreBusy:
             pass  # the worker waits for the same database, and says so
-        except SendonceError as error:
-            if str(error) != self._trouble:
-                self._emit(AlertFailed(way="database", reason=str(error)))
-            self._trouble = str(error)
+        except Exception as error:  # whatever it is, the next look comes
+            trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
+            if trouble != self._trouble:
+                self._emit(AlertFailed(way="database", reason=trouble))
+        self._trouble = trouble
         await self._pay()
 
     async def _look(self) -> None:

@@ -11,7 +11,10 @@ from sendonce.observe.facts import Emit, Tripped
 from sendonce.stores.ports import RoomStore
 
 # Reasons that say nothing about the other side.
-_OURS = frozenset({"handed_back", "stopped", "held", "no_channel", "no_secret", "lease_too_short", "expired", "not_found"})
+_OURS = frozenset(
+    {"handed_back", "stopped", "held", "no_channel", "no_secret", "lease_too_short", "expired", "not_found"}
+    | {"connections_busy", "no_provider_id"}
+)
 # A breaker that has let out so many at once is not needed any more.
 ENOUGH = 64
 
@@ -27,9 +30,7 @@ def room_of(claim: Claim) -> str | None:
 class Breakers:
     """Counts failures in a row, and keeps what is to be written about them until `apply`."""
 
-    def __init__(
-        self, store: RoomStore, *, after: int, pause: timedelta, longest: timedelta, emit: Emit
-    ) -> None:
+    def __init__(self, store: RoomStore, *, after: int, pause: timedelta, longest: timedelta, emit: Emit) -> None:
         self._store = store
         self._after = after
         self._pause = pause

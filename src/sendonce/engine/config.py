@@ -5,13 +5,15 @@ from datetime import timedelta
 
 from sendonce.errors import ConfigError
 
+BREAKER_LONGEST = timedelta(minutes=5)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
     """`concurrency` sends at once; nothing is leased beyond that, and one destination or host gets a part of them.
 
-    A destination that fails `breaker_after` times in a row is left alone for `breaker_pause`, then probed, and left alone
-    for twice as long each time that fails.
+    A destination that fails `breaker_after` times in a row is left alone for `breaker_pause`, then probed, and left
+    alone for twice as long each time that fails.
     """
 
     concurrency: int = 100
@@ -23,7 +25,7 @@ class WorkerConfig:
     per_host: int | None = None
     breaker_after: int = 10
     breaker_pause: timedelta = timedelta(seconds=10)
-    breaker_longest: timedelta = timedelta(minutes=5)
+    breaker_longest: timedelta = BREAKER_LONGEST
 
     def __post_init__(self) -> None:
         if not 1 <= self.concurrency <= 10_000:
@@ -41,9 +43,7 @@ class WorkerConfig:
         if not 1 <= self.breaker_after <= 10_000:
             raise ConfigError(f"breaker_after must be between 1 and 10000, not {self.breaker_after}")
         if not timedelta(milliseconds=10) <= self.breaker_pause <= self.breaker_longest <= timedelta(days=1):
-            raise ConfigError(
-                "breaker_pause must be at least 10 ms, at most breaker_longest, and that at most one day"
-            )
+            raise ConfigError("breaker_pause must be at least 10 ms, at most breaker_longest, and that at most one day")
 
     @property
     def longest_send(self) -> timedelta:

@@ -14,6 +14,7 @@ from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
+from sendonce.engine.gone import Gone
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.leases import LeaseBook
@@ -56,6 +57,7 @@ async def run(parts: Parts) -> Stopped:
         orchestrator = Orchestrator(store, policies, parts.channels)
         book = LeaseBook()
         namespace = await store.namespace()
+        gone = Gone(store, parts.emit)
         alarm = None
         if parts.alerts is not None:
             sinks = sinks_of(parts.alerts, parts.channels, namespace)
@@ -63,7 +65,7 @@ async def run(parts: Parts) -> Stopped:
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
             worker_id=worker_id, namespace=namespace, emit=_heard(parts.emit, alarm), doorbell=parts.doorbell,
-            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer),
+            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer), on_settled=gone.note,
         )  # fmt: skip
         parts.emit(
             Begun(
@@ -80,7 +82,7 @@ async def run(parts: Parts) -> Stopped:
         keeping.start()
         try:
             _stop_on_signals(worker)
-            async with _watched(alarm, until_idle=parts.config.until_idle):
+            async with _minding(gone), _watched(alarm, until_idle=parts.config.until_idle):
                 stopped = await worker.run()
         finally:
             await asyncio.to_thread(keeping.stop)
@@ -102,6 +104,18 @@ def _heard(emit: Emit, alarm: Alarm | None) -> Emit:
         alarm.hear(fact)
 
     return both
+
+
+@asynccontextmanager
+async def _minding(gone: Gone) -> AsyncIterator[None]:
+    """Disable subscriptions of receivers that are gone, while the worker works and once more at its end."""
+    minding = asyncio.create_task(gone.run())
+    try:
+        yield
+    finally:
+        minding.cancel()
+        await asyncio.gather(minding, return_exceptions=True)
+        await gone.apply()
 
 
 @asynccontextmanager

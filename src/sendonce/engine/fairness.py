@@ -1,7 +1,7 @@
 """How much this worker has on its way to each destination and place, and how much it may have there.
 
-A destination begins with a few sends at once. Quick answers earn it more, failures and silence cost it what it earned, so
-that one that is slow or dead never holds more than a few slots, and a quick one gets nearly all of them.
+A destination begins with a few sends at once. Quick answers earn it more, failures and silence cost it what it earned,
+so that one that is slow or dead never holds more than a few slots, and a quick one gets nearly all of them.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Subscriptions whose receiver says that it is gone for good (410): disabled, beside the work and not by the orchestrator."""
+"""Subscriptions whose receiver is gone for good (410): disabled beside the work, and not by the orchestrator."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,14 +30,18 @@ class Gone:
                 self._is_noted.set()
 
     async def run(self) -> None:
-        """Disable what was noted, until cancelled. One that cannot be written now is noted by its next delivery."""
+        """Disable what was noted, until cancelled."""
         while True:
             await self._is_noted.wait()
             self._is_noted.clear()
-            while self._noted:
-                subscription_id = self._noted.pop()
-                try:
-                    if await self._store.disable_subscription(subscription_id, reason=REASON):
-                        self._emit(Disabled(subscription_id=subscription_id, reason=REASON))
-                except StoreBusy:
-                    continue
+            await self.apply()
+
+    async def apply(self) -> None:
+        """Disable what was noted until now. One that cannot be written is noted again by its next delivery."""
+        while self._noted:
+            subscription_id = self._noted.pop()
+            try:
+                if await self._store.disable_subscription(subscription_id, reason=REASON):
+                    self._emit(Disabled(subscription_id=subscription_id, reason=REASON))
+            except StoreBusy:
+                continue

@@ -67,7 +67,7 @@ class SubscriptionKeyring:
     def _keep(self, subscription_id: int, credentials: Credentials | Deferred) -> None:
         self._kept.pop(subscription_id, None)
         if len(self._kept) >= LARGEST:
-            pass
+            del self._kept[next(iter(self._kept))]
         self._kept[subscription_id] = _Kept(time.monotonic() + self._seconds, credentials)
 
 

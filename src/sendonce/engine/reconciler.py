@@ -80,8 +80,7 @@ class Reconciler:
 
     def __init__(
         self, orchestrator: Orchestrator, store: ReconcilerStore, channels: Channels, policies: Policies,
-        *, namespace: str, worker_id: int, keyring: Keyring | None = None, hold: timedelta = LEASE,
-        concurrency: int = CONCURRENCY,
+        *, namespace: str, worker_id: int, keyring: Keyring | None = None, concurrency: int = CONCURRENCY,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._store = store
@@ -90,7 +89,6 @@ class Reconciler:
         self._namespace = namespace
         self._worker_id = worker_id
         self._keyring = keyring
-        self._hold = hold
         self._concurrency = concurrency
 
     async def run(self, on_asked: Callable[[Asked], None]) -> Reconciled:
@@ -98,10 +96,8 @@ class Reconciler:
         counts: Counter[Answer] = Counter()
         after = 0
         while True:
-            good_until = time.monotonic() + self._hold.total_seconds() - MARGIN_SECONDS
-            started = await self._orchestrator.start_doubtful(
-                self._worker_id, self._concurrency, self._hold, after=after
-            )
+            good_until = time.monotonic() + LEASE.total_seconds() - MARGIN_SECONDS
+            started = await self._orchestrator.start_doubtful(self._worker_id, self._concurrency, LEASE, after=after)
             if started.lease is None:
                 return Reconciled(asked=counts.total(), answers=dict(counts))
             for asked in await self._ask_all(started.lease, good_until):
@@ -136,10 +132,11 @@ class Reconciler:
     async def _ask(self, claim: Claim, lease: Lease, good_until: float) -> Report:
         policy = self._policies.of(claim)
         try:
-            async with asyncio.timeout_at(_loop_time(good_until)):
+            # Whatever the channel makes of the time it is given.
+            async with asyncio.timeout(min(policy.timeout.total_seconds() + 1, good_until - time.monotonic())):
                 known = await self._known(claim, policy, good_until)
-                if known.answer is None and known.cleared:
-                    known = await self._unless_too_early(claim, policy)
+                if known.cleared:
+                    known = await self._too_early(claim, policy) or known._replace(answer=known.answer or NOT_FOUND)
         except TimeoutError:
             known = Known(TIMED_OUT)
         except Exception as error:  # a channel's own fault; its text may hold what is secret
@@ -170,7 +167,7 @@ class Reconciler:
             return NONE
         return await self._keyring.of(claim.subscription_id)
 
-    async def _unless_too_early(self, claim: Claim, policy: Policy) -> Known:
+    async def _too_early(self, claim: Claim, policy: Policy) -> Known | None:
         """Not found, said before `doubt_wait` has passed, may mean not found yet: then it is asked again later."""
         *before, ours = await self._store.attempts_of(claim.delivery_id)
         doubtful = [each.finished_at for each in before if each.outcome in ("Unknown", "Accepted") and each.finished_at]
@@ -178,11 +175,7 @@ class Reconciler:
             left = policy.doubt_wait - (ours.created_at - max(doubtful))
             if left > timedelta(0):
                 return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
-        return Known(NOT_FOUND, cleared=True)
-
-
-def _loop_time(monotonic: float) -> float:
-    return asyncio.get_running_loop().time() + monotonic - time.monotonic()
+        return None
 
 
 def _asked(result: Result, verdict: Verdict) -> Asked:

@@ -63,11 +63,11 @@ class Sink:
         try:
             async with asyncio.timeout(SECONDS + 1):
                 outcome = await self._channel.send(message, timeout=SECONDS)
+            if isinstance(outcome, Delivered | Accepted):
+                return None
+            return Untold(outcome.code, for_good=isinstance(outcome, Refused))
         except Exception as error:  # a channel's own fault, and its text may hold what is secret
             return Untold(type(error).__name__)
-        if isinstance(outcome, Delivered | Accepted):
-            return None
-        return Untold(outcome.code, for_good=isinstance(outcome, Refused))
 
 
 def sinks_of(settings: AlertSettings, channels: Channels, namespace: str) -> list[Sink]:

@@ -51,9 +51,7 @@ class Worker:
         self._finished = 0
         self._in_doubt = 0
         self._on_settled = on_settled
-        self._fairness = Fairness(
-            config.concurrency, per_destination=config.per_destination, per_place=config.per_host
-        )
+        self._fairness = Fairness(config.concurrency, per_destination=config.per_destination, per_place=config.per_host)
         self._breakers = Breakers(
             rooms, after=config.breaker_after, pause=config.breaker_pause, longest=config.breaker_longest, emit=emit
         )

@@ -8,6 +8,8 @@ from typing import Self, TypeAlias
 
 from sendonce.domain.attempts import Result, Verdict
 from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.destinations import scheme_of
+from sendonce.domain.outcomes import Deferred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """One batch of results is written."""
+    """One batch of results is written. `faults` on our side, as code:scheme, and how often each was met."""
 
     completed: int
     retrying: int
@@ -29,6 +31,7 @@ class Settled:
     already_applied: int
     late: int
     took: timedelta
+    faults: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, results: Sequence[Result], verdicts: Sequence[Verdict], took: timedelta) -> Self:
@@ -42,6 +45,7 @@ class Settled:
             already_applied=verdicts.count(Verdict.ALREADY_APPLIED),
             late=verdicts.count(Verdict.LATE),
             took=took,
+            faults=_faults(results) if states[DeliveryState.PENDING_RETRY] else (),
         )
 
 
@@ -94,5 +98,62 @@ class Stopped:
     in_doubt: int
 
 
-Fact: TypeAlias = Begun | Settled | Expired | LeasesLost | DatabaseLost | DatabaseBack | Stopping | Stopped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disabled:
+    """A subscription was disabled because its receiver is gone for good."""
+
+    subscription_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tripped:
+    """A destination failed too often in a row: its deliveries wait while it is probed."""
+
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerted:
+    """People are told that something needs them, or that it is over."""
+
+    name: str
+    message: str
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertFailed:
+    """An alert could not be told by `way` (webhook, mail), or not looked at (database)."""
+
+    way: str
+    reason: str
+
+
+def _faults(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        Counter(
+            [
+                f"{outcome.code}:{scheme_of(result.report.claim.address)}"
+                for result in results
+                if type(outcome := result.report.outcome) is Deferred and outcome.code.startswith("our_")
+            ]
+        ).items()
+    )
+
+
+Fact: TypeAlias = (
+    Begun
+    | Settled
+    | Expired
+    | LeasesLost
+    | DatabaseLost
+    | DatabaseBack
+    | Disabled
+    | Tripped
+    | Alerted
+    | AlertFailed
+    | Stopping
+    | Stopped
+)
 Emit: TypeAlias = Callable[[Fact], None]

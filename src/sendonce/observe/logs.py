@@ -5,15 +5,19 @@ from typing import assert_never
 
 from sendonce.domain.durations import format_duration
 from sendonce.observe.facts import (
+    Alerted,
+    AlertFailed,
     Begun,
     DatabaseBack,
     DatabaseLost,
+    Disabled,
     Expired,
     Fact,
     LeasesLost,
     Settled,
     Stopped,
     Stopping,
+    Tripped,
 )
 
 log = logging.getLogger("sendonce")
@@ -28,27 +32,49 @@ def write(fact: Fact) -> None:
 def worded(fact: Fact) -> tuple[int, str]:
     """A fact's level and its line."""
     match fact:
-        case Begun():
-            channels = ", ".join(fact.channels)
-            return (
-                logging.INFO,
-                f"worker {fact.worker_id} ({fact.name}): {fact.concurrency} slots; channels: {channels}",
-            )
         case Settled():
             return _settled(fact)
+        case Begun() | DatabaseBack() | Stopping() | Stopped():
+            return logging.INFO, _news(fact)
+        case _:
+            return logging.WARNING, _warning(fact)
+
+
+def _news(fact: Begun | DatabaseBack | Stopping | Stopped) -> str:
+    match fact:
+        case Begun():
+            channels = ", ".join(fact.channels)
+            return f"worker {fact.worker_id} ({fact.name}): {fact.concurrency} slots; channels: {channels}"
+        case DatabaseBack():
+            return f"{fact.part}: the database is back after {format_duration(fact.after)}"
+        case Stopping():
+            return f"stopping: {fact.in_flight} in flight, waiting up to {format_duration(fact.grace)}"
+        case Stopped():
+            return f"stopped: {fact.finished} finished, {fact.in_doubt} in doubt"
+        case _:
+            assert_never(fact)
+
+
+def _warning(fact: Expired | LeasesLost | DatabaseLost | Disabled | Tripped | Alerted | AlertFailed) -> str:
+    match fact:
         case Expired():
             line = f"took over {fact.attempts} attempts of a worker that stopped answering: {fact.retrying} retrying"
-            return logging.WARNING, f"{line}, {fact.dead_lettered} dead-lettered"
+            return f"{line}, {fact.dead_lettered} dead-lettered"
         case LeasesLost():
-            return logging.WARNING, f"lost {fact.leases} leases: this worker was too slow, others have taken over"
+            return f"lost {fact.leases} leases: this worker was too slow, others have taken over"
         case DatabaseLost():
-            return logging.WARNING, f"{fact.part}: {fact.reason}; waiting and trying again"
-        case DatabaseBack():
-            return logging.INFO, f"{fact.part}: the database is back after {format_duration(fact.after)}"
-        case Stopping():
-            return logging.INFO, f"stopping: {fact.in_flight} in flight, waiting up to {format_duration(fact.grace)}"
-        case Stopped():
-            return logging.INFO, f"stopped: {fact.finished} finished, {fact.in_doubt} in doubt"
+            return f"{fact.part}: {fact.reason}; waiting and trying again"
+        case Disabled():
+            return f"subscription {fact.subscription_id} is disabled: {fact.reason}"
+        case Tripped():
+            why = f" ({fact.code})" if fact.code else ""
+            return f"a destination fails again and again{why}: what goes there waits; see: sendonce status"
+        case Alerted():
+            return f"alert {fact.name}: {fact.message}"
+        case AlertFailed(way="database"):
+            return f"alerts cannot be looked at: {fact.reason}"
+        case AlertFailed():
+            return f"an alert could not be told by {fact.way}: {fact.reason}"
         case _:
             assert_never(fact)
 

@@ -92,6 +92,7 @@ async def _gather(
         dead_letter=await store.dead_letter_of(delivery.id),
         subscription=subscription,
         stop=None if delivery.status.is_final else holding(status.stops, delivery, address),
+        room=next((each for each in status.rooms if each.name == delivery.parked_on), None),
         findings=tuple(await store.findings_of(delivery.id)),
         generations=tuple(sorted(generations, key=lambda each: each.generation)),
         has_workers=bool(status.workers),

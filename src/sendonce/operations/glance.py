@@ -5,7 +5,7 @@ from datetime import timedelta
 from sendonce.domain.durations import format_duration
 from sendonce.operations.scopes import spelled
 from sendonce.operations.wording import counted, dated, one_line
-from sendonce.stores.records import Status, StopRow
+from sendonce.stores.records import AlertRow, Status, StopRow
 
 DUE_FOR_LONG = timedelta(seconds=30)
 STALLED_AFTER = timedelta(minutes=5)
@@ -27,6 +27,11 @@ def warnings(status: Status) -> list[str]:
     if idle >= STALLED_AFTER:
         return [f"{due}, and no worker has made progress for {format_duration(idle)}; look at the workers' logs"]
     return []
+
+
+def alert_sentence(alert: AlertRow, status: Status) -> str:
+    """dead_letters since …: 3 dead letters wait for a person; see: sendonce dead-letters list."""
+    return f"{one_line(alert.name)} since {dated(alert.raised_at, status.now)}: {one_line(alert.message)}"
 
 
 def stop_sentence(stop: StopRow, status: Status) -> str:

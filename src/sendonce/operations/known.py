@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sendonce.stores.records import (
+    ATTESTED,
     AttemptRow,
     DeadLetterRow,
     DeliveryRow,
     FindingRow,
     LeaseRow,
+    Room,
     StopRow,
     SubscriptionRow,
 )
@@ -16,7 +18,7 @@ from sendonce.stores.records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One delivery with all that belongs to it. `address` is where its destination leads to, `stop` what holds it."""
+    """One delivery with all that belongs to it: `address` is where it leads to, `stop` or `room` what holds it."""
 
     now: datetime
     delivery: DeliveryRow
@@ -27,6 +29,7 @@ class Known:
     dead_letter: DeadLetterRow | None = None
     subscription: SubscriptionRow | None = None
     stop: StopRow | None = None
+    room: Room | None = None
     findings: tuple[FindingRow, ...] = ()
     generations: tuple[DeliveryRow, ...] = ()
     has_workers: bool = True
@@ -47,3 +50,8 @@ class Known:
     def doubtful(self) -> AttemptRow | None:
         """The last attempt that nobody knows the end of."""
         return next((each for each in reversed(self.attempts) if each.outcome in ("Unknown", "Accepted")), None)
+
+    @property
+    def attestation(self) -> str | None:
+        """Who has attested it as sent, and why: `ada@host: …`."""
+        return next((each.details for each in self.findings if each.kind == ATTESTED), None)

@@ -6,7 +6,7 @@ from sendonce.domain.durations import format_duration
 from sendonce.operations.known import Known
 from sendonce.operations.whereabouts import error_text, whereabouts
 from sendonce.operations.wording import ago, one_line
-from sendonce.stores.records import AttemptRow, FindingRow
+from sendonce.stores.records import ATTESTED, AttemptRow, FindingRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ def tell(known: Known) -> Story:
         attempts=tuple(_attempt(known, each) for each in known.attempts),
         whereabouts=tuple(whereabouts(known)),
         generations=tuple(_generations(known)),
-        findings=tuple(_finding(known, each) for each in known.findings),
+        findings=tuple(_finding(known, each) for each in known.findings if each.kind != ATTESTED),
         known=known,
     )
 
@@ -50,6 +50,8 @@ def _attempt(known: Known, attempt: AttemptRow) -> str:
         told += f" ({error_text(attempt)})"
     if attempt.notification_id:
         told += f", the other side's id is {one_line(attempt.notification_id)}"
+    if attempt.response:
+        told += f"; the answer: {one_line(attempt.response, 120)}"
     if attempt.outcome == "Unknown":
         told += "; it may have been sent"
     return told

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from email import policy
 from email.parser import BytesHeaderParser
+from typing import cast
 from weakref import WeakSet
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
@@ -33,8 +34,8 @@ class Sink:
         transport = server.transport
         answer = await self._desk.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
         if answer.status is None:
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
+            if transport is not None:
+                cast(asyncio.WriteTransport, transport).abort()
             return "421 gone"
         if answer.status >= 300:
             return f"{answer.status} turned away, as told"

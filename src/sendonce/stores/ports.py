@@ -41,9 +41,7 @@ class Started:
 class OrchestratorStore(Protocol):
     """What the orchestrator needs: the only calls that change a delivery's state."""
 
-    async def start(
-        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS
-    ) -> Started:
+    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
         """Lease one attempt each for up to `limit` due deliveries, oldest first.
 
         A delivery is never claimed by two workers. The lease is durable when this returns. Nothing is claimed that

@@ -112,6 +112,9 @@ select n,
                        else 'due' end as place
           from generate_series(%(finished)s + 1, %(finished)s + %(open)s) n) x;
 
+insert into sendonce_attempts (delivery_id, lease_id, finished_at, attempt, status, outcome)
+select id, 1, now(), 1, 'Failed', 'Failed' from sendonce_deliveries where attempt_count = 1 and status = 'PendingRetry';
+
 insert into sendonce_attempts (delivery_id, lease_id, attempt, status)
 select id, 1000000 + id / %(per_lease)s, 2, 'Leased' from sendonce_deliveries where status = 'InProgress';
 insert into sendonce_leases (id, worker_id, expires_at, deliveries)

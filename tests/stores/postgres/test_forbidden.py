@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import StoreError
 from sendonce.stores.postgres import grants
@@ -28,7 +28,7 @@ WHO_MAY = {
     "update contents.content": {"janitor"},
     "select deliveries.status": {"orchestrator", "worker", "operator", "janitor", "reader"},
     "insert deliveries.destination": {"app", "orchestrator", "operator"},
-    "insert deliveries.status": {"orchestrator"},
+    "insert deliveries.status": {"orchestrator", "operator"},
     "insert deliveries.generation": {"orchestrator", "operator"},
     "update deliveries.status": {"orchestrator"},
     "update deliveries.attempt_count": {"orchestrator"},
@@ -47,15 +47,27 @@ WHO_MAY = {
     "update dead_letters.closed_as": {"operator"},
     "update dead_letters.reason": set(),
     "delete dead_letters": {"janitor"},
-    "insert findings.kind": {"orchestrator"},
+    "insert findings.kind": {"orchestrator", "operator"},
     "update findings.kind": set(),
-    "insert operations.operator": {"orchestrator", "operator", "janitor"},
+    "insert operations.operator": {"orchestrator", "worker", "operator", "janitor"},
     "update operations.operator": set(),
     "insert subscriptions.destination": {"operator"},
-    "update subscriptions.state": {"operator"},
+    "update subscriptions.state": {"worker", "operator"},
+    "update subscriptions.rate": {"operator"},
+    "update subscriptions.destination": {"operator"},
     "delete subscriptions": set(),
-    "select subscription_secrets.secret": set(),
+    "select subscription_secrets.secret": {"worker"},
+    "select subscription_secrets.kind": {"worker", "operator", "reader"},
     "insert subscription_secrets.secret": {"operator"},
+    "update subscription_secrets.secret": set(),
+    "update subscription_secrets.expires_at": {"operator"},
+    "delete subscription_secrets": {"operator"},
+    "update breakers.probe_at": {"orchestrator"},
+    "delete breakers": {"orchestrator"},
+    "update buckets.tokens": {"orchestrator"},
+    "insert alerts.name": {"worker"},
+    "update alerts.told_at": {"worker"},
+    "delete alerts": set(),
     "insert stops.scope": {"operator"},
     "delete stops": {"operator"},
     "update workers.seen_at": {"worker"},
@@ -87,7 +99,7 @@ FORBIDDEN = {
         "select id from sendonce_subscription_secrets",
         "update sendonce_subscriptions set state = 'paused'",
         "insert into sendonce_stops (scope, value, operator) values ('all', '', 'me')",
-        "select sendonce_park('{1}')",
+        "select sendonce_park('{1}', '{}', '{}', null)",
         "select nextval('sendonce_lease_ids')",
     ],
     "orchestrator": [
@@ -119,10 +131,18 @@ FORBIDDEN = {
         "insert into sendonce_leases (id, worker_id, expires_at, deliveries) values (99, 1, now(), '{}')",
         "select payload from sendonce_events",
         "select content from sendonce_contents",
-        "select secret from sendonce_subscription_secrets",
-        "update sendonce_subscriptions set state = 'active'",
+        "update sendonce_subscription_secrets set secret = 'x'",
+        "insert into sendonce_subscription_secrets (subscription_id, secret) values (1, 'x')",
+        "delete from sendonce_subscription_secrets",
+        "update sendonce_subscriptions set destination = 'null:elsewhere'",
+        "update sendonce_subscriptions set rate = 1",
+        "insert into sendonce_subscriptions (destination) values ('null:a')",
+        "select reason from sendonce_operations",
+        "delete from sendonce_operations",
+        "delete from sendonce_alerts",
+        "update sendonce_breakers set allowance = 9",
         "delete from sendonce_stops",
-        "select sendonce_park('{1}')",
+        "select sendonce_park('{1}', '{}', '{}', null)",
     ],
     "operator": [
         "update sendonce_deliveries set status = 'Completed', next_attempt_at = null",
@@ -141,8 +161,9 @@ FORBIDDEN = {
         "delete from sendonce_operations",
         "select content from sendonce_contents",
         "select secret from sendonce_subscription_secrets",
+        "update sendonce_subscription_secrets set secret = 'x'",
         "update sendonce_leases set expires_at = now()",
-        "select sendonce_park('{1}')",
+        "select sendonce_park('{1}', '{}', '{}', null)",
     ],
     "reader": [
         "select payload from sendonce_events",
@@ -155,7 +176,7 @@ FORBIDDEN = {
         "update sendonce_dead_letters set closed_at = now(), closed_as = 'discarded'",
         "insert into sendonce_stops (scope, value, operator) values ('all', '', 'me')",
         "select id from sendonce_deliveries for update",
-        "select sendonce_park('{1}')",
+        "select sendonce_park('{1}', '{}', '{}', null)",
     ],
     "janitor": [
         "update sendonce_deliveries set status = 'Completed'",
@@ -200,7 +221,7 @@ FOR_OWNERS_ONLY = [
     "drop trigger deliveries_follow_the_rules on sendonce_deliveries",
     "create trigger mine after update on sendonce_deliveries execute function sendonce_forbid()",
     "create or replace function sendonce_forbid() returns trigger language plpgsql as 'begin return null; end'",
-    "alter function sendonce_park(bigint[]) security invoker",
+    "alter function sendonce_park(bigint[], text[], text[], text) security invoker",
     "truncate sendonce_counters",
     "create index on sendonce_deliveries (status)",
     "set session_replication_role = replica",
@@ -310,4 +331,5 @@ def test_M10_a_login_without_a_role_sees_nothing(roles: Roles, database: Postgre
 
     assert len(tables) > 10
     assert [name for (name,) in tables if database.one(public, name)] == []
-    assert database.one("select has_function_privilege('public', 'sendonce_park(bigint[])', 'execute')") is False
+    park = "sendonce_park(bigint[], text[], text[], text)"
+    assert database.one("select has_function_privilege('public', ?, 'execute')", park) is False

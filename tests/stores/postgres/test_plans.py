@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.tokens import provider_token
 from sendonce.operations.explain import explain
@@ -42,6 +43,18 @@ NAMES = {text: name for name, text in QUERIES.items()} | {
 # The index by which each query reaches the big tables, and the small ones that may grow.
 EXPECTED = {
     "start": {"deliveries_due", "events_pkey"},
+    "start_waiting": {"deliveries_parked", "events_pkey"},
+    "lock_waiting": {"deliveries_parked"},
+    "rooms": {"deliveries_parked"},
+    "forget_breakers": {"deliveries_parked"},
+    "start_doubtful": {"deliveries_in_doubt", "events_pkey"},
+    "doubt": {"deliveries_pkey"},
+    "letters_to_attest": {"dead_letters_pkey"},
+    "attest": {"deliveries_pkey"},
+    "close_attested": {"dead_letters_pkey"},
+    "add_finding": {"findings_of"},
+    "completed_window": {"deliveries_pkey", "deliveries_once"},
+    "delivery_from": {"deliveries_pkey"},
     "lock_due": {"deliveries_due"},
     "settle": {"attempts_pkey", "deliveries_pkey"},
     "judge": {"attempts_pkey", "deliveries_pkey"},
@@ -65,6 +78,7 @@ EXPECTED = {
         "attempts_pkey",
         "dead_letters_open",
     },
+    "readings": {"deliveries_due", "deliveries_in_doubt", "dead_letters_open", "findings_pkey"},
     "event_window": {"events_pkey"},
     "event_rows": {"events_pkey"},
     "event_payload": {"events_pkey"},
@@ -72,6 +86,7 @@ EXPECTED = {
     "delivery_window": {"deliveries_pkey"},
     "due_window": {"deliveries_due"},
     "parked_window": {"deliveries_parked"},
+    "waiting_in": {"deliveries_parked"},
     "in_flight_ids": {"attempts_pkey"},
     "dead_letter_window": {"dead_letters_pkey"},
     "delivery_ids_of_event": {"deliveries_once"},
@@ -100,11 +115,31 @@ SMALL = {
     "add_subscription",
     "add_subscription_types",
     "set_subscription_state",
+    "trip",
+    "ease",
+    "drop_breaker",
+    "take_probe",
+    "add_bucket",
+    "take_tokens",
+    "set_subscription_rate",
+    "touch_subscription",
+    "disable_subscription",
+    "secrets_of",
+    "kept_secrets",
+    "add_secret",
+    "end_secrets",
+    "drop_ended_secrets",
+    "secret_window",
+    "reseal_secret",
     "remove_subscription_types",
     "schema_version",
     "namespace",
     "live_workers",
     "stops",
+    "tell_alert",
+    "note_alert",
+    "clear_alert",
+    "alerts",
     "subscriptions",
     "fail_as_conflict",
 }
@@ -185,7 +220,10 @@ def publish(connection: psycopg.Connection) -> None:
 async def do_everything(url: str) -> None:
     async with opened(url) as store:
         await work(store)
+        await hold_back(store)
         await operate(store)
+        await reconcile(store)
+        await alert(store)
         await look(store)
 
 
@@ -222,6 +260,41 @@ async def operate(store: PostgresStore) -> None:
         await store.set_subscription_state(added, state, operator="ada", reason=None)
 
 
+async def alert(store: PostgresStore) -> None:
+    await store.readings(HOLD)
+    for _ in range(2):
+        await store.raise_alert("dead_letters", "some", seen=1, repeat=HOLD)
+    await store.alerts()
+    await store.clear_alert("dead_letters")
+
+
+async def hold_back(store: PostgresStore) -> None:
+    """What is parked is in one room; with nothing left for its channel, what is due joins it in another."""
+    await store.rooms(after="", limit=100)
+    limits = Limits(left={"null:a": 3}, left_at_place={"example.com": 0})
+    lease = (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).lease
+    assert lease is not None
+    await settle_with(store, lease, Failed("503"))
+    await store.trip("destination:null:a", pause=timedelta(seconds=1), longest=timedelta(seconds=1), code=None)
+    assert (await store.start(WORKER, 50, HOLD, limits)).parked
+    assert (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).parked
+    assert await store.ease("destination:null:a", enough=2)
+    await store.forget_breakers(timedelta(0))
+
+
+async def reconcile(store: PostgresStore) -> None:
+    await store.doubt(million.FINISHED, 1000)
+    lease = (await store.start_doubtful(WORKER, 50, HOLD, after=million.FINISHED)).lease
+    assert lease is not None
+    await settle_with(store, lease, Delivered())
+    await store.log_doubt(operator="ada", reason="test", affected=1)
+    letters = await store.dead_letters(Filter(limit=2))
+    await store.attest([letter.id for letter in letters], operator="ada", reason="test")
+    await store.add_finding(77, kind="no_evidence", details="test")
+    since = datetime.now(UTC) - timedelta(hours=2)
+    await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
+
+
 async def look(store: PostgresStore) -> None:
     await store.status()
     since = datetime.now(UTC) - timedelta(hours=2)
@@ -238,6 +311,7 @@ async def look(store: PostgresStore) -> None:
     )
     assert await store.delivery_by_token(token) == newest
     assert await store.payload(5) is not None
+    await store.waiting_in(["subscription:1", "rate:1"])
     for words in ("order-000000077", "delivery:77", "dead-letter:5"):
         await explain(store, words)
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import ConfigError, KeyReused, StoreError
@@ -225,6 +225,33 @@ async def test_M10_the_operator_opens_generations_and_discards(database: Postgre
     assert "Dear Ada" in ((await given_lease(engine)).claims[0].content or "")
 
 
+async def test_M10_the_operator_attests_and_writes_findings(database: PostgresDatabase, under: Under) -> None:
+    given_due_delivery(database, to=LETTER)
+    engine = await under("orchestrator").open()
+    await settle_with(engine, await given_lease(engine), Refused("410"))
+    store = await under("operator").open()
+    [letter] = await store.dead_letters(Filter())
+
+    [attested] = (await store.attest([letter.id], operator="ada", reason="seen", notification_id="m-1")).ids
+
+    assert await store.add_finding(attested, kind="no_evidence", details="gone")
+    since = database.now() - timedelta(days=1)
+    after = await store.first_delivery_since(since) - 1
+    assert [row.id for row in await store.completed_after(after, since=since, limit=9)] == [attested]
+
+
+async def test_W17_the_orchestrator_puts_in_doubt_and_leases_what_is(database: PostgresDatabase, under: Under) -> None:
+    given_due_delivery(database)
+    store = await under("orchestrator").open()
+
+    assert (await store.doubt(0, 10))[0] == 1
+    await store.log_doubt(operator="ada", reason="restored", affected=1)
+    lease = (await store.start_doubtful(WORKER, 10, HOLD, after=0)).lease
+
+    assert lease is not None
+    assert lease.claims[0].in_doubt
+
+
 async def test_M10_the_operator_stops_and_resumes(database: PostgresDatabase, under: Under) -> None:
     given_due_delivery(database, to="null:a")
     store, engine = await under("operator").open(), await under("orchestrator").open()
@@ -260,6 +287,49 @@ async def test_M10_the_operator_keeps_subscriptions(database: PostgresDatabase, 
     assert await store.subscriptions(None) == []
     assert database.one("select count(*) from sendonce_subscription_types") == 0
     assert database.one("select count(*) from sendonce_operations") == 4
+
+
+async def test_M10_the_operator_keeps_secrets_without_reading_them(database: PostgresDatabase, under: Under) -> None:
+    store = await under("operator").open()
+    added = await store.add_subscription(
+        tenant="",
+        types=["*"],
+        destination="https://example.com/hook",
+        policy=None,
+        description=None,
+        operator="ada",
+        rate=5,
+        secrets={"signing": b"first", "bearer": b"token"},
+    )
+
+    await store.rotate_secret(added, b"second", overlap=S, operator="ada", reason=None)
+    await store.set_subscription_rate(added, None, operator="ada", reason=None)
+    kept = await store.kept_secrets(added)
+
+    assert [each.kind for each in kept] == ["signing", "bearer", "signing"]
+    with pytest.raises(StoreError, match="this database role may not do that"):
+        await store.secrets_of(added)
+    with pytest.raises(StoreError, match="this database role may not do that"):
+        await store.reseal(lambda stored: stored, operator="ada")
+    await (await database.open()).reseal(lambda stored: stored, operator="ada")
+    await database.close()
+
+
+async def test_M10_the_worker_reads_secrets_and_disables_what_is_gone(database: PostgresDatabase, under: Under) -> None:
+    subscription_id = subscribe(database, "memo.*")
+    database.execute(
+        "insert into sendonce_subscription_secrets (subscription_id, secret) values (?, 'x')", subscription_id
+    )
+    store = await under("worker").open()
+
+    secrets = await store.secrets_of(subscription_id)
+    disabled = await store.disable_subscription(subscription_id, reason="the receiver answered 410 Gone")
+
+    assert ([each.secret for each in secrets], disabled) == ([b"x"], True)
+    assert database.execute("select state, state_reason from sendonce_subscriptions") == [
+        ("disabled", "the receiver answered 410 Gone")
+    ]
+    assert database.execute("select kind, operator from sendonce_operations") == [("disabled", "sendonce worker")]
 
 
 async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
@@ -299,6 +369,8 @@ async def every_read(store: Store, token: str) -> dict[str, Any]:
         "dead_letter_of": await store.dead_letter_of(1),
         "subscriptions": await store.subscriptions(None),
         "subscription": await store.subscription(1),
+        "kept_secrets": await store.kept_secrets(1),
+        "waiting_in": await store.waiting_in(["subscription:1"]),
         "explain": await explain(store, "k-1"),
     }
     for status in (None, *DeliveryState):
@@ -310,7 +382,10 @@ async def every_read(store: Store, token: str) -> dict[str, Any]:
 async def test_M10_reader_and_operator_see_everything_that_is_shown(
     database: PostgresDatabase, under: Under, role: str
 ) -> None:
-    subscribe(database, "other.*")
+    database.execute(
+        "insert into sendonce_subscription_secrets (subscription_id, secret) values (?, 'x')",
+        subscribe(database, "other.*"),
+    )
     owner = await database.open()
     await owner.register("host:1", "1.0", 10)
     given_due_delivery(database, key="k-1")
@@ -345,7 +420,7 @@ async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(database: 
     with under("orchestrator").connection(autocommit=True) as connection:
         connection.execute("create temp table sendonce_subscriptions (id bigint, state text)")
         connection.execute("insert into sendonce_subscriptions values (%s, 'paused')", (active,))
-        connection.execute("select sendonce_park('{1}')")
+        connection.execute("select sendonce_park('{1}', '{}', '{}', null)")
     with under("operator").connection(autocommit=True) as connection:
         connection.execute("create temp table sendonce_deliveries as select * from public.sendonce_deliveries")
         connection.execute("update pg_temp.sendonce_deliveries set status = 'Completed', next_attempt_at = null")

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sendonce.domain.attempts import Verdict
-from sendonce.domain.destinations import Email
+from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.stores.postgres import migrator
 from sendonce.stores.records import Filter

@@ -21,8 +21,15 @@ PARTIAL = {
 }
 BY_ID = "USING INTEGER PRIMARY KEY (rowid=?)"
 MEANT = {
+    "claim_doubtful": "SEARCH d USING INDEX sendonce_deliveries_in_doubt (id>?)",
+    "doubt": "SEARCH sendonce_deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    "completed_window": "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)",
     "claim_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
-    "park": "SEARCH sendonce_deliveries USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
+    "claim_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=?)",
+    "front_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
+    "front_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=?)",
+    "rooms": "SEARCH d USING COVERING INDEX sendonce_deliveries_parked (parked_on>?)",
+    "park": f"SEARCH sendonce_deliveries {BY_ID}",
     "open_attempts": f"SEARCH d {BY_ID}",
     "mark_in_progress": f"SEARCH sendonce_deliveries {BY_ID}",
     "close_attempts": "SEARCH a USING PRIMARY KEY (delivery_id=? AND attempt=?)",

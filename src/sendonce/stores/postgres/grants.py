@@ -62,7 +62,8 @@ grant select ({event_facts}) on sendonce_events to {worker};
 grant select on {reading} to {operator}, {reader};
 grant select ({event_facts}) on sendonce_events to {operator}, {reader};
 grant select (event_id, corrections, destination_hash) on sendonce_contents to {operator}, {reader};
-grant select (id, subscription_id, kind, created_at, expires_at) on sendonce_subscription_secrets to {operator}, {reader};
+grant select (id, subscription_id, kind, created_at, expires_at) on sendonce_subscription_secrets
+  to {operator}, {reader};
 grant select (payload) on sendonce_events to {operator};
 grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
   in_doubt, notification_id) on sendonce_deliveries to {operator};

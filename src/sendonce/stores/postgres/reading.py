@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.stores.postgres.lanes import Lanes, Row
+from sendonce.stores.postgres.rooms import room_of
 from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
     ROOM_CAP,
+    ROOMS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -38,6 +40,7 @@ class Reading(Lanes):
         counts = (await self.people.fetch("status_counts", {"cap": COUNT_CAP}))[0]
         workers = await self.people.fetch("live_workers", {"alive": ALIVE.total_seconds()})
         stops = await self.people.fetch("stops", {})
+        rooms = await self.people.fetch("rooms", {"after": "", "limit": ROOMS_SHOWN, "cap": ROOM_CAP})
         alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
             "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt", "parked",
@@ -47,6 +50,7 @@ class Reading(Lanes):
             **dict(zip(names, counts, strict=True)),
             workers=tuple(WorkerRow(**_named(WorkerRow, row)) for row in workers),
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
+            rooms=tuple(room_of(row) for row in rooms),
             alerts=tuple(each for each in alerts if each.is_raised),
         )
 

@@ -8,6 +8,7 @@ from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
     ROOM_CAP,
+    ROOMS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -23,6 +24,7 @@ from sendonce.stores.records import (
 )
 from sendonce.stores.sqlite import lists
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.rooms import rooms_of
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds, moment
 
@@ -114,6 +116,7 @@ def _status(transaction: Transaction) -> Status:
         **dict(zip(names, counts, strict=True)),
         workers=tuple(record(WorkerRow, row) for row in workers),
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
+        rooms=tuple(rooms_of(transaction, "", ROOMS_SHOWN)),
         alerts=tuple(each for each in alerts if each.is_raised),
     )
 

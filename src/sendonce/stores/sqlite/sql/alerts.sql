@@ -31,7 +31,7 @@ select :now,
           limit :cap)
          where status not in ('Completed', 'DeadLettered')),
        (select count(*) from (
-         select kind, outcome, created_at from sendonce_findings order by id desc limit :cap)
+         select kind, outcome, created_at from sendonce_findings where id > 0 order by id desc limit :cap)
          where created_at > :since
            and (kind in ('no_evidence', 'no_provider_id') or (kind = 'late_result' and outcome = 'Delivered'))),
        exists (select 1 from sendonce_stops where scope = 'all');

@@ -1,0 +1,54 @@
+"""The channels of a worker, built from its settings."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from sendonce.channels.builtin import builtin
+from sendonce.channels.registry import Channels
+from sendonce.settings.model import MailSettings, Settings
+
+if TYPE_CHECKING:
+    from sendonce.channels.client import HttpClient
+
+
+def channels_of(settings: Settings) -> Channels:
+    """Those that come with sendonce, the named HTTP endpoints, mailto: and the long tail, as far as configured.
+
+    They share one client: everything that goes out over HTTP passes the same guard.
+    """
+    client = _client(settings)
+    channels = builtin(client=client, secret=settings.webhook_secret, profiles=settings.profiles)
+    if settings.mail is not None:
+        _add_mail(channels, settings.mail, client)
+    for each in settings.apprise:
+        from sendonce.channels.apprise import POLICY, AppriseChannel
+
+        channels.add(AppriseChannel(each), each.scheme, **POLICY)
+    return channels
+
+
+def _client(settings: Settings) -> "HttpClient | None":
+    if find_spec("aiohttp") is None:
+        return None
+    from sendonce.channels.client import HttpClient
+
+    return HttpClient(settings.guard)
+
+
+def _add_mail(channels: Channels, mail: MailSettings, client: "HttpClient | None") -> None:
+    """Each way has a policy of its own, and holds what may have been sent; [mail] policy goes over it."""
+    if mail.smtp is not None:
+        from sendonce.channels import smtp
+
+        channels.add(smtp.SmtpChannel(mail.smtp), "mailto", **{**smtp.POLICY, **mail.policy})
+    if client is None:
+        return
+    from sendonce.channels import postmark, resend
+    from sendonce.channels.mail_api import MailApi
+
+    if mail.postmark is not None:
+        api = MailApi(postmark.Postmark(mail.postmark), client, sender=mail.postmark.sender)
+        channels.add(api, "mailto", **{**postmark.POLICY, **mail.policy})
+    if mail.resend is not None:
+        api = MailApi(resend.Resend(mail.resend), client, sender=mail.resend.sender)
+        channels.add(api, "mailto", **{**resend.POLICY, **mail.policy})

@@ -1,0 +1,99 @@
+"""A worker with its alarm: it tells of what it meets, and is held up by nothing of it."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sendonce.channels.registry import Channels
+from sendonce.domain.outcomes import Deferred, Delivered, Refused
+from sendonce.engine import daemon
+from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.daemon import Parts
+from sendonce.observe.facts import Alerted, Fact, Stopped
+from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, never, serving
+from tests.given import given_due_delivery
+from tests.processes import until_async
+from tests.stores.databases import Database, SqliteDatabase
+
+WEBHOOK = "https://ops.example/alerts"
+HOUR = timedelta(hours=1)
+
+
+def said(facts: list[Fact]) -> list[tuple[str, bool]]:
+    return [(fact.name, fact.is_over) for fact in facts if isinstance(fact, Alerted)]
+
+
+def parts_of(database: Database, channels: Channels, facts: list[Fact], alerts: AlertSettings, **config: Any) -> Parts:
+    return Parts(
+        open_store=database._connect,
+        channels=channels,
+        config=replace(QUICK_CONFIG, **config),
+        emit=facts.append,
+        version="1",
+        policy=QUICK,
+        alerts=alerts,
+    )
+
+
+async def test_a_worker_tells_of_faults_on_our_side_and_of_dead_letters(database: Database) -> None:
+    given_many(database, 3)
+    given_due_delivery(database, to="other:a")
+    facts: list[Fact] = []
+    channels = serving(Told(Deferred("our_credentials", again_in=HOUR)))
+    channels.add(Told(Refused("no")), "other")
+
+    await asyncio.wait_for(daemon.run(parts_of(database, channels, facts, AlertSettings(), until_idle=True)), 30)
+
+    assert sorted(said(facts)) == [("dead_letters", False), ("our_credentials:test", False)]
+    [alert] = [row for row in database.rows("alerts") if row["name"] == "our_credentials:test"]
+    assert alert["message"].startswith("test: 3 attempts put off")
+
+
+async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_many(sqlite, 1)
+    facts: list[Fact] = []
+    channels = serving(Told(Refused("no")))
+    workers: list[Any] = []
+    monkeypatch.setattr(daemon, "_stop_on_signals", workers.append)
+    parts = parts_of(sqlite, channels, facts, AlertSettings(every=timedelta(seconds=1)))
+
+    running = asyncio.create_task(daemon.run(parts))
+    await until_async(lambda: said(facts), "an alert")
+    workers[0].stop()
+    await asyncio.wait_for(running, 20)
+
+    assert said(facts) == [("dead_letters", False)]
+
+
+async def test_a_way_that_never_answers_does_not_hold_up_the_worker(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 20)
+    facts: list[Fact] = []
+    channels = serving(Told(Refused("no"), Delivered()))
+    channels.add(Told(never), "https")
+    settings = AlertSettings(webhook=WEBHOOK, every=timedelta(seconds=1))
+
+    async def run() -> Stopped:
+        return await daemon.run(parts_of(sqlite, channels, facts, settings, until_idle=True))
+
+    running = asyncio.create_task(run())
+    await until_async(lambda: any(isinstance(fact, Stopped) for fact in facts), "all work is done")
+    stopped = next(fact for fact in facts if isinstance(fact, Stopped))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert stopped.finished == 20
+
+
+async def test_a_worker_without_alerts_tells_nothing(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 1)
+    facts: list[Fact] = []
+    parts = replace(
+        parts_of(sqlite, serving(Told(Refused("no"))), facts, AlertSettings(), until_idle=True), alerts=None
+    )
+
+    await asyncio.wait_for(daemon.run(parts), 30)
+
+    assert said(facts) == []

@@ -1,0 +1,326 @@
+"""The alarm: who tells, by which ways, and that nothing of it floods people or holds up the work."""
+
+import asyncio
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sendonce.channels.protocol import Message
+from sendonce.channels.registry import Channels
+from sendonce.channels.signing import key_of, new_secret
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused
+from sendonce.engine.alerting import TRIES, Alarm
+from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.sinks import Notice, Sink, sinks_of
+from sendonce.errors import ConfigError, StoreBusy, StoreError
+from sendonce.observe.facts import Alerted, AlertFailed, Fact, Settled
+from sendonce.observe.logs import worded
+from sendonce.stores.ports import Store
+from tests.alarms import given_finding, let_pass
+from tests.engine.rig import Told, never, serving
+from tests.given import given_dead_letter, given_due_delivery
+from tests.stores.databases import Database
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+WEBHOOK, MAIL = "https://ops.example/alerts", "mailto:oncall@example.com"
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+class Post(Told):
+    """Keeps what it was given to send."""
+
+    @property
+    def texts(self) -> list[str]:
+        return [str(json.loads(message.body).get("message")) for message in self.sent]
+
+
+def alarm_on(
+    store: Store, facts: list[Fact], *, channel: Told | None = None, webhook: str | None = WEBHOOK, **settings: Any
+) -> Alarm:
+    chosen = AlertSettings(webhook=webhook, **settings)
+    sinks = sinks_of(chosen, serving(channel or Post(Delivered()), "https", "mailto"), "namespace")
+    return Alarm(store, chosen, sinks, facts.append)
+
+
+def said(facts: list[Fact]) -> list[tuple[str, bool]]:
+    return [(fact.name, fact.is_over) for fact in facts if isinstance(fact, Alerted)]
+
+
+async def test_M12_it_is_told_once_repeated_after_a_while_and_told_when_it_is_over(
+    database: Database, store: Store
+) -> None:
+    await given_dead_letter(database, store)
+    facts: list[Fact] = []
+    post = Post(Delivered())
+    alarm = alarm_on(store, facts, channel=post)
+
+    for _ in range(3):
+        await alarm.look()
+    assert post.texts == ["1 dead letter waits for a person; see: sendonce dead-letters list"]
+
+    let_pass(database, timedelta(minutes=61))
+    await alarm.look()
+    await alarm.look()
+    assert len(post.sent) == 2
+
+    [dead_letter] = database.rows("dead_letters")
+    await store.discard([dead_letter["id"]], operator="ada", reason="known")
+    let_pass(database, timedelta(minutes=6))
+    await alarm.look()
+    await alarm.look()
+
+    assert post.texts[2:] == ["over: dead letters that wait for a person"]
+    assert said(facts) == [("dead_letters", False), ("dead_letters", False), ("dead_letters", True)]
+    assert (await store.status()).alerts == ()
+
+
+async def test_M12_of_two_workers_one_tells(database: Database, store: Store) -> None:
+    await given_dead_letter(database, store)
+    facts: list[Fact] = []
+    post = Post(Delivered())
+    alarms = [alarm_on(each, facts, channel=post) for each in (store, await database.open())]
+
+    for _ in range(3):
+        await asyncio.gather(*(alarm.look() for alarm in alarms))
+
+    assert len(post.sent) == 1
+    assert said(facts) == [("dead_letters", False)]
+
+
+async def test_one_worker_that_sees_no_fault_does_not_end_what_another_has_seen(
+    database: Database, store: Store
+) -> None:
+    facts: list[Fact] = []
+    seeing, other = alarm_on(store, facts), alarm_on(await database.open(), facts)
+    seeing.hear(settled(("our_server:mailto", 2)))
+
+    await seeing.look()
+    await other.look()
+    await seeing.look()
+
+    assert said(facts) == [("our_server:mailto", False)]
+    let_pass(database, timedelta(minutes=59))
+    await other.look()
+    assert len(said(facts)) == 1
+
+
+async def test_R17_findings_are_told(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    given_finding(database, "no_evidence")
+
+    await alarm_on(store, facts).look()
+
+    assert said(facts) == [("findings", False)]
+
+
+async def test_alerts_carry_nothing_that_is_recorded(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="test:private-address", tenant="private-tenant", key="private-key")
+    post = Post(Delivered())
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts, channel=post)
+    let_pass(database, timedelta(minutes=6))
+    alarm.hear(settled(("our_server:test", 1)))
+
+    await alarm.look()
+
+    everything = repr(facts) + "".join(message.body for message in post.sent)
+    assert len(post.sent) == 2
+    assert "private" not in everything
+
+
+async def test_what_is_told_is_the_same_for_every_try_and_differs_from_one_to_the_next(sqlite_store: Store) -> None:
+    post = Post(Failed("http_503"), Delivered())
+    alarm = alarm_on(sqlite_store, [], channel=post)
+    alarm.hear(settled(("our_server:mailto", 1)))
+    await alarm.look()
+    await alarm.look()
+    alarm.hear(settled(("our_server:sms", 1)))
+    await alarm.look()
+
+    first, again, second = post.sent
+    assert (first.token, first.body) == (again.token, again.body)
+    assert (first.attempt, again.attempt) == (1, 2)
+    assert first.token != second.token
+    found = json.loads(first.body)
+    assert found.keys() == {"alert", "state", "message", "at"}
+    assert (found["alert"], found["state"], first.type) == ("our_server:mailto", "raised", "sendonce.alert")
+
+
+async def test_a_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> None:
+    secret = new_secret()
+    post = Post(Delivered())
+    alarm = alarm_on(sqlite_store, [], channel=post, webhook_secret=secret, mail=MAIL)
+    alarm.hear(settled(("our_server:sms", 1)))
+
+    await alarm.look()
+
+    by_address: dict[str, Message] = {message.address: message for message in post.sent}
+    assert by_address.keys() == {WEBHOOK, MAIL}
+    assert by_address[WEBHOOK].credentials.signing == (key_of(secret),)
+    assert by_address[MAIL].credentials.signing == ()
+    mail = json.loads(by_address[MAIL].body)
+    assert by_address[MAIL].has_content
+    assert mail["subject"] == "sendonce: our_server:sms (raised)"
+    assert mail["text"].startswith("sms: 1 attempt put off")
+
+
+async def test_the_log_can_be_switched_off(sqlite_store: Store) -> None:
+    facts: list[Fact] = []
+    alarm = alarm_on(sqlite_store, facts, log=False)
+    alarm.hear(settled(("our_server:sms", 1)))
+
+    await alarm.look()
+
+    assert facts == []
+
+
+class Broken(Post):
+    """Fails for one scheme only."""
+
+    def __init__(self, scheme: str, trouble: object) -> None:
+        super().__init__(Delivered())
+        self._scheme = scheme
+        self._trouble = trouble
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        if message.address.startswith(self._scheme):
+            self.script = [self._trouble]
+        else:
+            self.script = [Delivered()]
+        return await super().send(message, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Failed("http_503"), Deferred("our_credentials"), RuntimeError("secret"), OSError("secret"), None],
+    ids=repr,
+)
+async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
+    sqlite_store: Store, trouble: object
+) -> None:
+    facts: list[Fact] = []
+    channel = Broken("mailto", trouble)
+    alarm = alarm_on(sqlite_store, facts, channel=channel, mail=MAIL)
+    alarm.hear(settled(("our_server:sms", 1)))
+
+    for _ in range(TRIES + 3):
+        await alarm.look()
+
+    addresses = [message.address for message in channel.sent]
+    assert addresses.count(WEBHOOK) == 1
+    assert addresses.count(MAIL) == TRIES
+    failures = [fact for fact in facts if isinstance(fact, AlertFailed)]
+    assert {fact.way for fact in failures} == {"mail"}
+    assert len(failures) == TRIES
+    assert "secret" not in repr(facts)
+
+
+async def test_a_way_that_refuses_is_not_tried_again(sqlite_store: Store) -> None:
+    channel = Post(Refused("http_404"))
+    alarm = alarm_on(sqlite_store, [], channel=channel)
+    alarm.hear(settled(("our_server:sms", 1)))
+
+    await alarm.look()
+    await alarm.look()
+
+    assert len(channel.sent) == 1
+
+
+async def test_mail_that_is_broken_makes_no_alert_about_itself(database: Database, store: Store) -> None:
+    """The alert about the mail server goes through the same mail server."""
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts, channel=Post(Deferred("our_credentials")), webhook=None, mail=MAIL)
+    alarm.hear(settled(("our_credentials:mailto", 1)))
+
+    for _ in range(10):
+        await alarm.look()
+
+    assert said(facts) == [("our_credentials:mailto", False)]
+    assert database.rows("deliveries") == []
+    assert [row["name"] for row in database.rows("alerts")] == ["our_credentials:mailto"]
+
+
+class Unwell:
+    """A store on which one call raises, and then is as it was."""
+
+    def __init__(self, store: Store, call: str, *errors: Exception) -> None:
+        self._store = store
+        self._call = call
+        self._errors = list(errors)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call and self._errors:
+            raise self._errors.pop(0)
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("call", ["readings", "alerts", "raise_alert"])
+async def test_a_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: Store, call: str) -> None:
+    facts: list[Fact] = []
+    store: Any = Unwell(sqlite_store, call, StoreBusy("away"), StoreBusy("away"))
+    alarm = alarm_on(store, facts)
+    alarm.hear(settled(("our_server:sms", 1)))
+
+    await alarm.look()
+    await alarm.look()
+    assert facts == []
+    await alarm.look()
+
+    assert said(facts) == [("our_server:sms", False)]
+
+
+async def test_rights_that_are_missing_are_said_once(sqlite_store: Store) -> None:
+    facts: list[Fact] = []
+    store: Any = Unwell(
+        sqlite_store, "readings", StoreError("not allowed"), StoreError("not allowed"), StoreError("not allowed")
+    )
+    alarm = alarm_on(store, facts)
+
+    for _ in range(4):
+        await alarm.look()
+
+    assert facts == [AlertFailed(way="database", reason="not allowed")]
+
+
+def test_a_way_that_nothing_serves_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigError, match=re.escape("[alerts] mail: this worker has no channel for mailto:")):
+        sinks_of(AlertSettings(mail=MAIL), Channels(), "namespace")
+
+
+def test_alerts_are_warnings_in_the_log() -> None:
+    facts: list[Fact] = [
+        Alerted(name="dead_letters", message="3 wait", is_over=False),
+        AlertFailed(way="mail", reason="our_server"),
+        AlertFailed(way="database", reason="no rights"),
+    ]
+
+    assert [worded(fact) for fact in facts] == [
+        (30, "alert dead_letters: 3 wait"),
+        (30, "an alert could not be told by mail: our_server"),
+        (30, "alerts cannot be looked at: no rights"),
+    ]
+
+
+def settled(*faults: tuple[str, int]) -> Settled:
+    return Settled(
+        completed=0,
+        retrying=1,
+        dead_lettered=0,
+        in_doubt=0,
+        already_applied=0,
+        late=0,
+        took=timedelta(0),
+        faults=faults,
+    )
+
+
+async def test_a_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sendonce.engine.sinks.SECONDS", -0.9)
+    sink = Sink("webhook", WEBHOOK, Told(never), "namespace")
+    failure = await sink.tell(Notice(name="a", message="b", is_over=False, at=NOW), 1)
+
+    assert failure is not None
+    assert failure.reason == "TimeoutError"

@@ -1,0 +1,136 @@
+"""When people are told that something needs them: thresholds, what is over, and what is said."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sendonce.engine.alerts import AlertSettings, Change, Clear, Raise, judge
+from sendonce.errors import ConfigError
+from sendonce.stores.records import READING_CAP, AlertRow, Readings
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+QUIET = AlertSettings(dead_letters=0, oldest_due=timedelta(0), in_doubt=0, findings=0)
+
+
+def read(**values: Any) -> Readings:
+    nothing = Readings(now=NOW, dead_letters=0, oldest_due_at=None, in_doubt=0, findings=0, is_stopped=False)
+    return replace(nothing, **values)
+
+
+def raised(name: str, *, told: timedelta = HOUR, seen: int = 0, is_raised: bool = True) -> dict[str, AlertRow]:
+    row = AlertRow(
+        name=name, message="", is_raised=is_raised, seen=seen, raised_at=NOW - told, told_at=NOW - told
+    )  # fmt: skip
+    return {name: row}
+
+
+def judged(
+    readings: Readings,
+    known: Mapping[str, AlertRow] | None = None,
+    faults: Mapping[str, int] | None = None,
+    **settings: Any,
+) -> list[Change]:
+    return judge(AlertSettings(**settings), readings, faults or {}, known or {})
+
+
+def names(changes: list[Change]) -> list[str]:
+    return [change.name for change in changes]
+
+
+@pytest.mark.parametrize(
+    ("readings", "name"),
+    [
+        (read(dead_letters=1), "dead_letters"),
+        (read(oldest_due_at=NOW - 6 * MINUTE), "oldest_due"),
+        (read(in_doubt=100), "in_doubt"),
+        (read(findings=1), "findings"),
+    ],
+)
+def test_M12_what_passes_its_threshold_is_raised(readings: Readings, name: str) -> None:
+    assert names(judged(readings)) == [name]
+    assert judge(QUIET, readings, {}, {}) == []
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        read(),
+        read(oldest_due_at=NOW - 4 * MINUTE),
+        read(in_doubt=99),
+        read(oldest_due_at=NOW - HOUR, is_stopped=True),
+    ],
+    ids=["nothing", "just due", "some doubt", "everything is stopped"],
+)
+def test_nothing_is_raised_without_need(readings: Readings) -> None:
+    assert judged(readings) == []
+
+
+def test_what_was_raised_is_over_only_well_below_its_threshold() -> None:
+    known = raised("in_doubt")
+
+    assert isinstance(judged(read(in_doubt=81), known)[0], Raise)
+    assert judged(read(in_doubt=80), known) == [Clear("in_doubt", "over: deliveries in doubt")]
+    assert judged(read(in_doubt=81)) == []
+
+
+def test_what_was_just_told_is_not_over_yet() -> None:
+    assert judged(read(), raised("dead_letters", told=4 * MINUTE)) == []
+    assert names(judged(read(), raised("dead_letters", told=5 * MINUTE))) == ["dead_letters"]
+
+
+def test_what_is_over_is_not_over_again() -> None:
+    assert judged(read(), raised("dead_letters", is_raised=False)) == []
+
+
+def test_a_threshold_that_was_switched_off_is_over_at_once() -> None:
+    changes = judged(read(dead_letters=9), raised("dead_letters", told=timedelta(0)), dead_letters=0)
+
+    assert [type(change) for change in changes] == [Clear]
+
+
+def test_a_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> None:
+    fault = "our_credentials:mailto"
+    now = int(NOW.timestamp())
+
+    [change] = judged(read(), faults={fault: 3})
+    assert change == Raise(fault, change.message, now)
+    assert "mailto: 3 attempts put off: our credentials are refused" in change.message
+    assert judged(read(), raised(fault, seen=now - 3599)) == []
+    assert names(judged(read(), raised(fault, seen=now - 3600))) == [fault]
+
+
+def test_an_unknown_fault_on_our_side_is_told_by_its_code() -> None:
+    assert "the fault is on our side (our_quota)" in judged(read(), faults={"our_quota:sms": 1})[0].message
+
+
+def test_messages_have_counts_and_what_to_do() -> None:
+    readings = read(dead_letters=READING_CAP, oldest_due_at=NOW - 90 * MINUTE, in_doubt=1234, findings=1)
+
+    assert [change.message for change in judged(readings)] == [
+        "10,000 or more dead letters wait for a person; see: sendonce dead-letters list",
+        "work has been due for 1h 30m and is not being sent; see: sendonce status",
+        "1,234 deliveries may have been sent, and nobody knows; ask: sendonce reconcile",
+        "1 delivery marked sent without evidence, or shown to be sent too late, in the last 1h;"
+        " see: sendonce reconcile --audit --since 3600s",
+    ]
+    assert judged(read(dead_letters=1))[0].message.startswith("1 dead letter waits for a person")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"every": timedelta(milliseconds=999)},
+        {"repeat": timedelta(days=31)},
+        {"dead_letters": -1},
+        {"in_doubt": READING_CAP + 1},
+        {"oldest_due": timedelta(seconds=-1)},
+        {"webhook_secret": "whsec_x"},
+    ],
+)
+def test_settings_are_checked_when_they_are_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        AlertSettings(**wrong)

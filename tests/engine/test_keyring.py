@@ -1,0 +1,205 @@
+"""The keyring: what a subscription signs with, read seldom, never guessed."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from sendonce.channels.credentials import Credentials
+from sendonce.channels.signing import key_of, new_secret
+from sendonce.domain.outcomes import Deferred, Delivered
+from sendonce.engine import keyring as keyring_module
+from sendonce.engine.attempting import Attempting
+from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.operations.secrets import Secrets
+from sendonce.sealing import Sealer, new_key
+from sendonce.stores.ports import Store
+from sendonce.stores.records import SecretRow
+from tests.domain.values import a_claim
+from tests.engine.rig import QUICK, Told, serving
+from tests.stores.databases import Database
+
+KEY = new_key()
+SEALER = Sealer([KEY])
+SECRET = new_secret()
+
+
+class Counting:
+    """A store that counts reads, and fails or waits as told."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reads: list[int] = []
+        self.errors: list[Exception] = []
+        self.gate: asyncio.Event | None = None
+
+    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
+        self.reads.append(subscription_id)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        return await self._store.secrets_of(subscription_id)
+
+    async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
+        return await self._store.disable_subscription(subscription_id, reason=reason)
+
+
+async def subscribe(store: Store, secrets: Secrets, sealer: Sealer = SEALER) -> int:
+    return await store.add_subscription(
+        tenant="",
+        types=["*"],
+        destination="https://example.com/hook",
+        policy=None,
+        description=None,
+        operator="ada",
+        secrets=secrets.sealed(sealer),
+    )
+
+
+def parts(credentials: object) -> tuple[object, ...]:
+    assert isinstance(credentials, Credentials)
+    return credentials.signing, credentials.bearer, dict(credentials.headers), credentials.certificate
+
+
+@pytest.mark.parametrize("sealer", [Sealer(), SEALER], ids=["plain", "sealed"])
+async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: Sealer) -> None:
+    everything = Secrets(signing=SECRET, bearer="token", headers={"X-Key": "ä"}, certificate="PEM")
+    subscription_id = await subscribe(store, everything, sealer)
+    nothing = await subscribe(store, Secrets(), sealer)
+    keyring = SubscriptionKeyring(store, SEALER)
+
+    assert parts(await keyring.of(subscription_id)) == ((key_of(SECRET),), "token", {"X-Key": "ä"}, "PEM")
+    assert parts(await keyring.of(nothing)) == ((), None, {}, None)
+
+
+async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(database: Database, store: Store) -> None:
+    subscription_id = await subscribe(store, Secrets(signing=SECRET))
+    keyring, second = SubscriptionKeyring(store, SEALER, seconds=0), new_secret()
+
+    await store.rotate_secret(
+        subscription_id, SEALER.seal(second.encode()), overlap=timedelta(hours=1), operator="ada", reason=None
+    )
+    overlapping = await keyring.of(subscription_id)
+    database.advance(timedelta(hours=1, seconds=1))
+    afterwards = await keyring.of(subscription_id)
+
+    assert parts(overlapping)[0] == (key_of(second), key_of(SECRET))
+    assert parts(afterwards)[0] == (key_of(second),)
+
+
+async def test_a_secret_is_read_once_in_a_while(sqlite_store: Store) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
+    counting = Counting(sqlite_store)
+    patient, hasty = SubscriptionKeyring(counting, SEALER), SubscriptionKeyring(counting, SEALER, seconds=0)
+
+    for _ in range(100):
+        await patient.of(subscription_id)
+    assert len(counting.reads) == 1
+    for _ in range(3):
+        await hasty.of(subscription_id)
+    assert len(counting.reads) == 4
+
+
+async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlite_store: Store) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
+    counting = Counting(sqlite_store)
+    counting.gate = asyncio.Event()
+    keyring = SubscriptionKeyring(counting, SEALER)
+    asking = [asyncio.create_task(keyring.of(subscription_id)) for _ in range(50)]
+    while not counting.reads:
+        await asyncio.sleep(0)
+
+    asking[0].cancel()
+    counting.gate.set()
+    answers = await asyncio.gather(*asking[1:])
+
+    assert counting.reads == [subscription_id]
+    assert {parts(each)[0] for each in answers} == {(key_of(SECRET),)}
+    assert asking[0].cancelled()
+
+
+async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_store: Store) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
+    counting = Counting(sqlite_store)
+    counting.errors = [StoreBusy("PostgreSQL cannot answer now")]
+    keyring = SubscriptionKeyring(counting, SEALER)
+
+    first, second = await keyring.of(subscription_id), await keyring.of(subscription_id)
+
+    assert isinstance(first, Deferred)
+    assert first.code == "no_secret"
+    assert first.again_in is not None
+    assert first.again_in <= timedelta(seconds=10)
+    assert parts(second)[0] == (key_of(SECRET),)
+
+
+@pytest.mark.parametrize("keys", [[], [new_key()]], ids=["no key", "another key"])
+async def test_a_secret_that_cannot_be_opened_is_our_fault(sqlite_store: Store, keys: list[str]) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET, bearer="token"))
+
+    answer = await SubscriptionKeyring(sqlite_store, Sealer(keys)).of(subscription_id)
+
+    assert isinstance(answer, Deferred)
+    assert answer.code == "our_credentials"
+    assert "SENDONCE_SECRET_KEYS" in answer.message
+
+
+@pytest.mark.parametrize("stored", [b"plain:whsec_short", b"plain:\xff\xfe", b"rubbish"])
+async def test_a_secret_that_makes_no_sense_is_our_fault_and_not_shown(sqlite_store: Store, stored: bytes) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets())
+    await sqlite_store.rotate_secret(subscription_id, stored, overlap=timedelta(0), operator="ada", reason=None)
+
+    answer = await SubscriptionKeyring(sqlite_store, SEALER).of(subscription_id)
+
+    assert isinstance(answer, Deferred)
+    assert answer.code == "our_credentials"
+    assert "short" not in answer.message
+
+
+async def test_a_role_without_the_right_to_read_secrets_is_our_fault(sqlite_store: Store) -> None:
+    counting = Counting(sqlite_store)
+    counting.errors = [StoreError("this database role may not do that")]
+
+    answer = await SubscriptionKeyring(counting, SEALER).of(1)
+
+    assert isinstance(answer, Deferred)
+    assert answer.code == "our_credentials"
+
+
+async def test_nothing_is_sent_unsigned_because_a_secret_could_not_be_read(sqlite_store: Store) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
+    channel = Told(Delivered("n-1"))
+    claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
+
+    without = Attempting(serving(channel), "here", SubscriptionKeyring(sqlite_store, Sealer()))
+    refused = await without.attempt(claim, QUICK, lambda _: 5.0)
+    sent_before = list(channel.sent)
+    having = Attempting(serving(channel), "here", SubscriptionKeyring(sqlite_store, SEALER))
+    sent = await having.attempt(claim, QUICK, lambda _: 5.0)
+
+    assert isinstance(refused.outcome, Deferred)
+    assert sent_before == []
+    assert sent.outcome == Delivered("n-1")
+
+
+async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring_module, "LARGEST", 2)
+    counting = Counting(sqlite_store)
+    keyring = SubscriptionKeyring(counting, SEALER)
+
+    for subscription_id in (1, 2, 3, 3, 2, 1):
+        await keyring.of(subscription_id)
+
+    assert counting.reads == [1, 2, 3, 1]
+
+
+async def test_credentials_do_not_show(sqlite_store: Store) -> None:
+    subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET, bearer="token-7"))
+    keyring = SubscriptionKeyring(sqlite_store, SEALER)
+
+    shown = repr(await keyring.of(subscription_id)) + repr(vars(keyring)) + repr(Secrets(bearer="token-7"))
+
+    assert "token-7" not in shown
+    assert repr(key_of(SECRET)) not in shown

@@ -1,0 +1,326 @@
+"""Deliveries in doubt, a person's attestation, findings, and the walk over what is marked sent; on both databases."""
+
+from datetime import timedelta
+
+import pytest
+
+from sendonce.domain.attempts import Lease, Verdict
+from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.outcomes import Deferred, Delivered, Unknown
+from sendonce.errors import NotAllowed, NotFound
+from sendonce.stores.ports import Store
+from sendonce.stores.records import Filter
+from tests.given import (
+    HOLD,
+    POLICY,
+    WORKER,
+    decided,
+    given_dead_letter,
+    given_delivery_in,
+    given_due_deliveries,
+    given_due_delivery,
+    given_lease,
+    report,
+    settle_with,
+)
+from tests.stores.databases import REFUSED, Database, SqliteDatabase
+
+LONG_AGO = timedelta(days=400)
+
+
+async def given_in_doubt(database: Database, store: Store, amount: int = 1, *, to: str = "null:a") -> list[int]:
+    """Deliveries whose attempts ended without an answer, waiting to be asked about. Nothing else may be due."""
+    ids = given_due_deliveries(database, amount, to=to)
+    lease = await given_lease(store, limit=amount + 1)
+    await settle_with(store, lease, Unknown("timeout"))
+    await store.release([lease.id])
+    return ids
+
+
+async def doubtful(store: Store, *, limit: int = 10, after: int = 0) -> list[int]:
+    """The ids that are leased to be asked about; the lease is kept."""
+    started = await store.start_doubtful(WORKER, limit, HOLD, after=after)
+    return [] if started.lease is None else [claim.delivery_id for claim in started.lease.claims]
+
+
+async def doubtful_lease(store: Store) -> Lease:
+    started = await store.start_doubtful(WORKER, 10, HOLD, after=0)
+    assert started.lease is not None
+    return started.lease
+
+
+async def test_R11_what_may_have_been_sent_can_be_leased_before_it_is_due(database: Database, store: Store) -> None:
+    ids = await given_in_doubt(database, store, 3)
+    sure = given_due_delivery(database)
+
+    lease = await doubtful_lease(store)
+
+    assert [claim.delivery_id for claim in lease.claims] == ids
+    assert all(claim.in_doubt and claim.attempt == 2 for claim in lease.claims)
+    assert {row.status for row in [await store.delivery(each) for each in ids] if row} == {DeliveryState.IN_PROGRESS}
+    assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [sure]
+
+
+async def test_each_is_leased_once_and_a_walk_goes_on_from_an_id(database: Database, store: Store) -> None:
+    ids = await given_in_doubt(database, store, 5)
+    other = await database.open()
+
+    assert await doubtful(store, limit=2) == ids[:2]
+    assert await doubtful(other, limit=2, after=ids[2]) == ids[3:]
+    assert await doubtful(other) == [ids[2]]
+    assert await doubtful(store) == []
+
+
+async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
+    given_due_delivery(database, if_unsure="hold")
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+
+    assert await doubtful(store) == []
+
+
+@pytest.mark.parametrize("room", ["destination:null:a", "place:null", "rate:1"])
+async def test_what_waits_in_a_room_is_asked_about_too(database: Database, store: Store, room: str) -> None:
+    ids = await given_in_doubt(database, store, 2)
+    database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", room)
+
+    assert await doubtful(store) == ids
+    assert database.rows("deliveries")[0]["parked_on"] is None
+
+
+async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, store: Store) -> None:
+    added = await store.add_subscription(
+        tenant="", types=["order.*"], destination="https://a.test/x", policy=None, description=None, operator="ada",
+        rate=0.1,
+    )  # fmt: skip
+    event_id = database.publish("order.paid", {}, key="o-1")
+    database.execute("update sendonce_subscriptions set rate = null")
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    database.execute("update sendonce_subscriptions set rate = 0.1")
+    await store.trip(
+        f"destination:subscription:{added}", pause=timedelta(hours=1), longest=timedelta(hours=1), code="timeout"
+    )
+    await store.trip("place:a.test", pause=timedelta(hours=1), longest=timedelta(hours=1), code="timeout")
+
+    assert await doubtful(store) == [
+        database.one("select id from sendonce_deliveries where event_id = ?", event_id),
+    ]
+
+
+@pytest.mark.parametrize(("scope", "value"), [("all", ""), ("channel", "null"), ("destination", "null:a")])
+async def test_what_is_stopped_is_not_asked_about(database: Database, store: Store, scope: str, value: str) -> None:
+    await given_in_doubt(database, store, 2)
+    await store.stop(scope, value, operator="ada", reason=None)
+
+    assert await doubtful(store) == []
+
+    await store.resume(scope, value, operator="ada")
+    assert len(await doubtful(store)) == 2
+
+
+async def test_what_is_behind_stopped_ones_is_found(database: Database, store: Store) -> None:
+    await given_in_doubt(database, store, 5, to="null:a")
+    behind = await given_in_doubt(database, store, 1, to="null:b")
+    await store.stop("destination", "null:a", operator="ada", reason=None)
+
+    assert await doubtful(store, limit=2) == behind
+
+
+async def test_what_a_pause_or_a_stop_has_parked_is_not_asked_about(database: Database, store: Store) -> None:
+    await given_in_doubt(database, store, 2)
+    for parked_on in ("stop:channel:null", "subscription:7"):
+        database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", parked_on)
+
+        assert await doubtful(store) == []
+
+
+async def test_a_paused_subscription_is_not_asked_about(database: Database, store: Store) -> None:
+    added = await store.add_subscription(
+        tenant="", types=["order.*"], destination="null:b", policy=None, description=None, operator="ada"
+    )
+    database.publish("order.paid", {}, key="o-1")
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await store.set_subscription_state(added, "paused", operator="ada", reason=None)
+
+    assert await doubtful(store) == []
+
+
+async def test_R16_found_completes_it_with_the_providers_id_and_time(database: Database, store: Store) -> None:
+    [delivery_id] = await given_in_doubt(database, store)
+    lease = await doubtful_lease(store)
+    sent_at = database.now() - timedelta(hours=1)
+
+    assert await settle_with(store, lease, Delivered("n-7", sent_at=sent_at)) == [Verdict.APPLIED]
+
+    row = await store.delivery(delivery_id)
+    assert row is not None
+    assert (row.status, row.in_doubt, row.notification_id) == (DeliveryState.COMPLETED, False, "n-7")
+    assert row.notified_at is not None
+    assert abs(row.notified_at - sent_at) < timedelta(seconds=1)
+
+
+async def test_R11_not_found_clears_the_doubt_and_makes_it_due(database: Database, store: Store) -> None:
+    [delivery_id] = await given_in_doubt(database, store)
+    lease = await doubtful_lease(store)
+    outcome = Deferred("not_found", again_in=timedelta(0))
+
+    await store.settle(decided([report(lease, outcome, cleared=True)], POLICY, can_look_up=True))
+
+    row = await store.delivery(delivery_id)
+    assert row is not None
+    assert (row.status, row.in_doubt, row.deferred_count) == (DeliveryState.PENDING_RETRY, False, 1)
+    assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [delivery_id]
+
+
+async def test_everything_open_is_put_in_doubt_in_steps(database: Database, store: Store) -> None:
+    done = await given_delivery_in(database, store, DeliveryState.COMPLETED)
+    dead = await given_dead_letter(database, store)
+    retrying = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
+    being_sent = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
+    pending = await given_delivery_in(database, store, DeliveryState.PENDING)
+
+    steps, after = [], 0
+    while (step := await store.doubt(after, 2))[1] is not None:
+        steps.append(step)
+        after = step[1]
+
+    assert steps == [(0, dead), (2, being_sent), (1, pending)]
+    in_doubt = {row["id"] for row in database.rows("deliveries") if row["in_doubt"]}
+    assert in_doubt == {retrying, being_sent, pending}
+    assert (await store.status()).in_doubt == 3
+    assert (await store.delivery(done)) is not None
+
+
+async def test_doubt_opened_twice_changes_nothing_more(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 3)
+
+    assert (await store.doubt(0, 10))[0] == 3
+    assert (await store.doubt(0, 10))[0] == 0
+
+
+async def test_opened_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:
+    operation_id = await store.log_doubt(operator="ada", reason="restored", affected=7)
+
+    [row] = database.rows("operations")
+    assert (row["id"], row["kind"], row["operator"], row["reason"], row["affected"]) == (
+        operation_id, "doubt", "ada", "restored", 7,
+    )  # fmt: skip
+
+
+async def test_an_attested_dead_letter_is_followed_by_a_completed_generation(database: Database, store: Store) -> None:
+    delivery_id = await given_dead_letter(database, store)
+    letter = await store.dead_letter_of(delivery_id)
+    assert letter is not None
+
+    acted = await store.attest([letter.id], operator="ada", reason="seen in the mailbox", notification_id="m-1")
+
+    old, new = await store.delivery(delivery_id), await store.delivery(acted.ids[0])
+    assert old is not None
+    assert new is not None
+    assert old.status is DeliveryState.DEAD_LETTERED
+    assert (new.status, new.generation, new.notification_id) == (DeliveryState.COMPLETED, 1, "m-1")
+    assert new.notified_at is not None
+    assert new.next_attempt_at is None
+    closed = await store.dead_letter(letter.id)
+    assert closed is not None
+    assert (closed.closed_as, closed.closed_by) == ("attested", "ada")
+    [finding] = await store.findings_of(new.id)
+    assert (finding.kind, finding.details) == ("attested", "ada: seen in the mailbox")
+    operation = database.rows("operations")[-1]
+    assert (operation["kind"], operation["reason"], operation["affected"]) == ("attest", "seen in the mailbox", 1)
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+
+
+async def test_nothing_is_attested_when_one_is_not_open(database: Database, store: Store) -> None:
+    letters = []
+    for _ in range(2):
+        letter = await store.dead_letter_of(await given_dead_letter(database, store))
+        assert letter is not None
+        letters.append(letter.id)
+    await store.discard(letters[:1], operator="ada", reason="no")
+    before = len(database.rows("deliveries"))
+
+    with pytest.raises(NotAllowed, match="was discarded already"):
+        await store.attest(letters[::-1], operator="ada", reason="yes")
+    with pytest.raises(NotFound, match="there is no dead letter 99"):
+        await store.attest([letters[1], 99], operator="ada", reason="yes")
+
+    assert len(database.rows("deliveries")) == before
+    assert len(await store.dead_letters(Filter())) == 1
+
+
+async def test_a_completed_first_generation_cannot_be_made(database: Database) -> None:
+    given_due_delivery(database)
+
+    with pytest.raises(REFUSED):
+        database.execute(
+            "insert into sendonce_deliveries (event_id, destination, destination_hash, status, next_attempt_at,"
+            " created_at, updated_at) select event_id + 1, destination, destination_hash, 'Completed', null,"
+            " created_at, updated_at from sendonce_deliveries"
+        )
+
+
+async def test_the_same_finding_is_written_once(database: Database, store: Store) -> None:
+    delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
+
+    assert await store.add_finding(delivery_id, kind="no_evidence", details="gone")
+    assert not await store.add_finding(delivery_id, kind="no_evidence", details="still gone")
+    assert await store.add_finding(delivery_id, kind="other_id", details="moved", notification_id="n-2")
+    assert await store.add_finding(delivery_id, kind="other_id", details="moved on", notification_id="n-3")
+
+    assert [(each.kind, each.notification_id) for each in await store.findings_of(delivery_id)] == [
+        ("no_evidence", None), ("other_id", "n-2"), ("other_id", "n-3"),
+    ]  # fmt: skip
+
+
+async def test_the_walk_finds_what_was_completed_since_then(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in ("postgres", "sqlite"):
+        monkeypatch.setattr(f"sendonce.stores.{room}.reconciling.WINDOW", 2)
+    ids = [await given_delivery_in(database, store, DeliveryState.COMPLETED) for _ in range(7)]
+    await given_dead_letter(database, store)
+    given_due_delivery(database)
+    [newer] = (await store.open_generations([ids[1]], kind="replay", operator="ada", reason="again")).ids
+    since = database.now() - timedelta(hours=1)
+
+    first = await store.completed_after(0, since=since, limit=4)
+    rest = await store.completed_after(first[-1].id, since=since, limit=4)
+
+    assert [row.id for row in first] == [ids[0], *ids[2:5]]
+    assert [row.id for row in rest] == ids[5:]
+    assert await store.completed_after(newer, since=since, limit=4) == []
+    assert await store.completed_after(0, since=database.now() + timedelta(hours=1), limit=4) == []
+
+
+async def test_the_first_delivery_since_is_found_by_halving(database: Database, store: Store) -> None:
+    assert await store.first_delivery_since(database.now()) == 1
+    ids = given_due_deliveries(database, 20)
+    for number, delivery_id in enumerate(ids):
+        age = timedelta(days=20 - number)
+        made_at = database.now() - age
+        value = int(made_at.timestamp() * 1_000_000) if isinstance(database, SqliteDatabase) else made_at
+        database.execute("update sendonce_deliveries set created_at = ? where id = ?", value, delivery_id)
+
+    assert await store.first_delivery_since(database.now() - LONG_AGO) <= ids[0]
+    found = await store.first_delivery_since(database.now() - timedelta(days=10.5))
+    assert ids[8] < found <= ids[10]
+    assert await store.first_delivery_since(database.now() + LONG_AGO) == ids[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "notification_id", "in_doubt"),
+    [("replay", "n-1", False), ("replay", None, True), ("repair", "n-1", True), ("repair", None, True)],
+)
+async def test_R18_what_is_marked_sent_without_evidence_is_in_doubt_in_its_next_generation(
+    database: Database, store: Store, kind: str, notification_id: str | None, in_doubt: bool
+) -> None:
+    delivery_id = given_due_delivery(database)
+    await settle_with(store, await given_lease(store), Delivered(notification_id))
+
+    [opened] = (await store.open_generations([delivery_id], kind=kind, operator="ada", reason="x")).ids
+
+    row = await store.delivery(opened)
+    assert row is not None
+    assert row.in_doubt is in_doubt
+    assert row.notification_id == (notification_id if in_doubt else None)
+    assert row.if_unsure == ("resend" if in_doubt and kind == "replay" else None)
