@@ -51,7 +51,10 @@ def test_the_first_example_records_both_destinations_with_the_memo(tmp_path: Pat
     assert sorted(asyncio.run(recorded())) == expected
 
 
-@pytest.mark.parametrize(("page", "number"), [("README.md", 1), ("docs/channels.md", 0)])
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [("README.md", 1), ("docs/channels.md", 0), ("docs/own-channel.md", 0), ("docs/own-channel.md", 1)],
+)
 def test_the_example_of_an_own_channel_is_a_channel(page: str, number: int) -> None:
     class Unreachable(Exception):
         pass

@@ -18,12 +18,16 @@ COMMANDS = {
     "events": ("events", "list and show what was recorded"),
     "deliveries": ("deliveries", "list and show what is on its way"),
     "explain": ("explain", "tell in plain words why a delivery is where it is"),
-    "dead-letters": ("dead_letters", "list, show, requeue and discard what was given up"),
+    "dead-letters": ("dead_letters", "list, show, requeue, attest and discard what was given up"),
+    "reconcile": ("reconcile", "ask about what may have been sent, and check what is marked sent"),
+    "doubt": ("doubt", "after a restore, have everything that is open asked about first"),
     "replay": ("replay", "send finished deliveries again"),
     "cancel": ("cancel", "give up deliveries that are not sent yet"),
     "stop": ("stop", "hold back sends, on every host"),
     "resume": ("resume", "let stopped sends go on"),
     "subscriptions": ("subscriptions", "add, list, pause, resume and remove standing orders"),
+    "new-key": ("new_key", "make a key to encrypt subscriptions' secrets with"),
+    "receive": ("receive", "receive locally, for trying things out"),
     "demo": ("demo", "see it survive what it must survive, on SQLite"),
 }
 

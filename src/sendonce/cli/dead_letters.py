@@ -7,6 +7,7 @@ from dataclasses import fields
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
+from sendonce.cli.failures import WrongUse
 from sendonce.cli.nouns import add_noun, run_verb
 from sendonce.cli.options import add_even_if_sent, add_filter, add_ids, add_json, add_operator, filter_of
 from sendonce.cli.output import say, say_json
@@ -16,6 +17,7 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
+from sendonce.operations.attest import attest
 from sendonce.operations.repair import discard, requeue
 from sendonce.stores.ports import ReadStore
 from sendonce.stores.records import DeadLetterRow
@@ -30,13 +32,15 @@ def add(subparsers: Subparsers) -> None:
             "list": ("list the open dead letters, the newest first", _add_list),
             "show": ("show one dead letter", _add_show),
             "requeue": ("send dead letters again, as the next generation", _add_requeue),
+            "attest": ("close dead letters that were delivered, as a person knows", _add_attest),
             "discard": ("close dead letters without sending them", _add_discard),
         },
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_verb(args, {"list": _list, "show": _show, "requeue": _requeue, "discard": _discard})
+    verbs = {"list": _list, "show": _show, "requeue": _requeue, "attest": _attest, "discard": _discard}
+    return run_verb(args, verbs)
 
 
 def _add_list(parser: Parser) -> None:
@@ -52,6 +56,13 @@ def _add_requeue(parser: Parser) -> None:
     add_ids(parser, "dead letter")
     add_operator(parser, reason_required=True)
     add_even_if_sent(parser)
+    add_json(parser)
+
+
+def _add_attest(parser: Parser) -> None:
+    add_ids(parser, "dead letter")
+    parser.add_argument("--notification-id", metavar="ID", help="the other side's id for it, where it is known")
+    add_operator(parser, reason_required=True)
     add_json(parser)
 
 
@@ -115,6 +126,25 @@ def _requeue(args: argparse.Namespace) -> int:
         lambda store: requeue(store, args.ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent),
     )
     return say_reopened(reopened, as_json=args.json)
+
+
+def _attest(args: argparse.Namespace) -> int:
+    if args.notification_id and len(set(args.ids)) > 1:
+        raise WrongUse("--notification-id is the id of one message; attest the others without it, or one by one")
+    operator, named = operator_of(args), args.notification_id
+    attested = with_store(
+        args,
+        lambda store: attest(store, args.ids, operator=operator, reason=args.reason, notification_id=named),
+    )
+    if args.json:
+        say_json(attested)
+        return 0
+    for each in attested:
+        say(
+            f"dead letter {each.dead_letter_id} is attested as sent: delivery {each.delivery_id}"
+            f" to {each.destination} is completed"
+        )
+    return 0
 
 
 def _discard(args: argparse.Namespace) -> int:

@@ -3,17 +3,20 @@
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import normalise
 from sendonce.domain.durations import parse_duration
 from sendonce.domain.events import LONGEST_TENANT, check_type
+from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import SendonceError
 from sendonce.operations.find import is_id
 from sendonce.operations.scopes import check_destination
 
+Answer = TypeVar("Answer")
 LARGEST_LIMIT = 10_000
 _DURATION = re.compile(r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|w)", re.ASCII)
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -52,6 +55,18 @@ def limit(text: str) -> int:
     if not is_id(text) or int(text) > LARGEST_LIMIT:
         raise ArgumentTypeError(f"{text!r} is not a whole number between 1 and {LARGEST_LIMIT}")
     return int(text)
+
+
+def duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def rate(text: str) -> float | None:
+    """10/s: so many sends a second; none: no limit."""
+    return None if text.strip().lower() == "none" else _checked(parse_rate, text)
 
 
 def row_id(text: str) -> int:
@@ -99,7 +114,7 @@ def named_destination(text: str) -> str:
     return _checked(normalise, text)
 
 
-def _checked(check: Callable[[str], str], text: str) -> str:
+def _checked(check: Callable[[str], Answer], text: str) -> Answer:
     try:
         return check(text)
     except SendonceError as error:

@@ -25,7 +25,7 @@ async def requeue(
     desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, reason: str, even_if_sent: bool = False
 ) -> list[Reopened]:
     """Send dead letters again, all or none. What may have been sent already needs `even_if_sent`."""
-    letters = [await _open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
+    letters = [await open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
     for letter in letters:
         if letter.in_doubt and not even_if_sent:
             raise NotAllowed(
@@ -74,7 +74,7 @@ async def replay(
 
 async def discard(desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
     """Close dead letters for good; the deliveries stay as they are. None is closed when one is not open."""
-    letters = [await _open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
+    letters = [await open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
     return await desk.discard([letter.id for letter in letters], operator=operator, reason=reason)
 
 
@@ -82,7 +82,8 @@ def _was_sent(delivery: DeliveryRow) -> bool:
     return delivery.status is DeliveryState.COMPLETED or delivery.in_doubt
 
 
-async def _open_letter(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
+async def open_letter(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
+    """A dead letter that a person can still decide about; NotFound or NotAllowed says why it is none."""
     letter = await store.dead_letter(dead_letter_id)
     if letter is None:
         raise NotFound(f"there is no dead letter {dead_letter_id}")

@@ -1,18 +1,22 @@
-"""Standing orders: add, pause, resume and remove subscriptions."""
+"""Standing orders: add, look at, pause, resume and remove subscriptions, and set their rates."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sendonce.domain.destinations import normalise
 from sendonce.domain.events import LONGEST_TENANT, check_pattern
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
+from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.operations.desk import Desk
-from sendonce.stores.records import SubscriptionRow
+from sendonce.stores.ports import ReadStore
+from sendonce.stores.records import KeptSecret, SubscriptionRow
 
 ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
+# What its deliveries can wait for, and the beginnings of the rooms they wait in.
+ROOMS = {"resume": "subscription:", "rate": "rate:", "destination": "destination:subscription:"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +27,27 @@ class NewSubscription:
     destination: str
     tenant: str = ""
     policy: str | None = None
+    rate: float | None = None
     description: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A subscription, which secrets it has, and how many of its deliveries wait for what."""
+
+    subscription: SubscriptionRow
+    secrets: tuple[KeptSecret, ...]
+    waiting: Mapping[str, int]
+
+
 def new_subscription(
-    *, types: Sequence[str], to: str, tenant: str = "", policy: str | None = None, description: str | None = None
+    *,
+    types: Sequence[str],
+    to: str,
+    tenant: str = "",
+    policy: str | None = None,
+    rate: str | None = None,
+    description: str | None = None,
 ) -> NewSubscription:
     """Check everything; BadEvent, BadDestination or ConfigError says what to change."""
     if not types:
@@ -42,12 +62,18 @@ def new_subscription(
         destination=normalise(to),
         tenant=tenant,
         policy=json.dumps(json.loads(policy), sort_keys=True) if policy else None,
+        rate=None if rate is None else parse_rate(rate),
         description=description or None,
     )
 
 
-async def add(desk: Desk, wanted: NewSubscription, *, operator: str) -> SubscriptionRow:
-    """Enter a subscription: every matching event recorded from now on gets a delivery to it."""
+async def add(
+    desk: Desk, wanted: NewSubscription, *, operator: str, secrets: Mapping[str, bytes] | None = None
+) -> SubscriptionRow:
+    """Enter a subscription: every matching event recorded from now on gets a delivery to it.
+
+    `secrets` are as they are stored: see `Secrets.sealed`.
+    """
     subscription_id = await desk.add_subscription(
         tenant=wanted.tenant,
         types=wanted.types,
@@ -55,6 +81,8 @@ async def add(desk: Desk, wanted: NewSubscription, *, operator: str) -> Subscrip
         policy=wanted.policy,
         description=wanted.description,
         operator=operator,
+        rate=wanted.rate,
+        secrets=secrets,
     )
     return await _existing(desk, subscription_id)
 
@@ -63,16 +91,43 @@ async def change(
     desk: Desk, subscription_id: int, state: str, *, operator: str, reason: str | None = None
 ) -> SubscriptionRow:
     """Pause, resume (active) or remove. Removed is for good."""
-    found = await _existing(desk, subscription_id)
-    if found.state == REMOVED:
-        raise NotAllowed(f"subscription {subscription_id} was removed, which is for good; add a new one")
+    found = await standing(desk, subscription_id)
     if found.state != state:
         await desk.set_subscription_state(subscription_id, state, operator=operator, reason=reason)
     return await _existing(desk, subscription_id)
 
 
-async def _existing(desk: Desk, subscription_id: int) -> SubscriptionRow:
-    found = await desk.subscription(subscription_id)
+async def set_rate(
+    desk: Desk, subscription_id: int, rate: float | None, *, operator: str, reason: str | None = None
+) -> SubscriptionRow:
+    """Send at most so many a second from now on; None: as many as there are."""
+    await standing(desk, subscription_id)
+    await desk.set_subscription_rate(subscription_id, rate, operator=operator, reason=reason)
+    return await _existing(desk, subscription_id)
+
+
+async def look(store: ReadStore, subscription_id: int) -> Standing:
+    """Everything about a subscription but its secrets."""
+    found = await _existing(store, subscription_id)
+    rooms = [f"{ROOMS[reason]}{subscription_id}" for reason in ROOMS]
+    waiting = await store.waiting_in(rooms)
+    return Standing(
+        subscription=found,
+        secrets=tuple(await store.kept_secrets(subscription_id)),
+        waiting={reason: waiting[room] for reason, room in zip(ROOMS, rooms, strict=True) if waiting[room]},
+    )
+
+
+async def standing(store: ReadStore, subscription_id: int) -> SubscriptionRow:
+    """The subscription; NotFound or NotAllowed when nothing can be changed about it any more."""
+    found = await _existing(store, subscription_id)
+    if found.state == REMOVED:
+        raise NotAllowed(f"subscription {subscription_id} was removed, which is for good; add a new one")
+    return found
+
+
+async def _existing(store: ReadStore, subscription_id: int) -> SubscriptionRow:
+    found = await store.subscription(subscription_id)
     if found is None:
         raise NotFound(f"there is no subscription {subscription_id}")
     return found

@@ -5,6 +5,7 @@ from typing import assert_never
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.durations import format_duration
 from sendonce.operations.known import Known
+from sendonce.operations.rooms import why
 from sendonce.operations.scopes import spelled
 from sendonce.operations.wording import ago, dated, one_line, ordinal, until
 from sendonce.stores.records import AttemptRow, DeadLetterRow
@@ -63,7 +64,7 @@ def _next_when_open(known: Known) -> list[str]:
         return [f"subscription {known.subscription.id} was removed: the next attempt gives it up without sending"]
     due = delivery.next_attempt_at
     if due is None:
-        return [f"it is parked on {delivery.parked_on}"]
+        return [_waiting(known)]
     number = ordinal(delivery.attempt_count + 1)
     moment = f"is due {until(due, now)}" if due > now else f"has been due for {format_duration(now - due)}"
     sentences = [f"{_action(known, number)} {moment}"]
@@ -72,6 +73,13 @@ def _next_when_open(known: Known) -> list[str]:
     if delivery.expires_at is not None:
         sentences.append(f"it is given up if it does not succeed by {dated(delivery.expires_at, now)}")
     return sentences
+
+
+def _waiting(known: Known) -> str:
+    if known.room is None:
+        return f"it waits for its turn ({one_line(known.delivery.parked_on or '')})"
+    others = f" with {known.room.waiting - 1:,} others" if known.room.waiting > 1 else ""
+    return f"it waits{others}: {why(known.room, known.now)}; no attempt is spent on that"
 
 
 def _action(known: Known, number: str) -> str:
@@ -116,8 +124,8 @@ def _completed(known: Known) -> str:
     delivery = known.delivery
     named = f", where its id is {one_line(delivery.notification_id)}" if delivery.notification_id else ""
     moment = dated(delivery.notified_at or delivery.updated_at, known.now)
-    if not known.attempts:
-        return f"completed {moment}, as a person has attested{named}; nothing more happens"
+    if known.attestation is not None:
+        return f"completed {moment}, as attested by {one_line(known.attestation, 2000)}{named}; nothing more happens"
     return f"delivered {moment} by attempt {known.attempts[-1].attempt}{named}; nothing more happens"
 
 
@@ -136,8 +144,14 @@ def _given_up(known: Known) -> list[str]:
             *sentences,
             f"its dead letter {letter.id} was {letter.closed_as}{by} {dated(letter.closed_at, known.now)}",
         ]
-    sure = " --even-if-sent" if known.delivery.in_doubt else ""
-    return [*sentences, f"requeue with: sendonce dead-letters requeue {letter.id} --reason TEXT{sure}"]
+    requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
+    if not known.delivery.in_doubt:
+        return [*sentences, f"requeue with: {requeue}"]
+    return [
+        *sentences,
+        f"if you know that it arrived: sendonce dead-letters attest {letter.id} --reason TEXT",
+        f"if it did not, or may arrive twice, requeue with: {requeue} --even-if-sent",
+    ]
 
 
 def _last_error(letter: DeadLetterRow) -> str:

@@ -1,0 +1,54 @@
+"""After a restore or a failover that lost commits: put everything that is open in doubt, before workers start."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from sendonce.errors import NotAllowed
+from sendonce.operations.wording import counted
+from sendonce.stores.ports import ReadStore
+
+STEP = 10_000
+
+
+class DoubtDesk(ReadStore, Protocol):
+    """Reading, and the orchestrator's verbs that a person may ask for after a restore."""
+
+    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
+        """See OrchestratorStore."""
+        ...
+
+    async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
+        """See OrchestratorStore."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """How many open deliveries were put in doubt so far, and up to which id was looked."""
+
+    changed: int
+    last_id: int
+
+
+async def open_in_doubt(
+    desk: DoubtDesk, *, operator: str, reason: str, even_if_running: bool = False
+) -> AsyncIterator[Doubted]:
+    """Put all open deliveries in doubt, in steps; how far it has come after each. Logged, also when interrupted.
+
+    A worker that runs has claimed without doubt and would send without asking, so none may.
+    """
+    workers = (await desk.status()).workers
+    if workers and not even_if_running:
+        named = ", ".join(each.name for each in workers[:3])
+        raise NotAllowed(f"{counted(len(workers), 'worker')} alive ({named}): stop first, or add --even-if-running")
+    changed, after = 0, 0
+    try:
+        while True:
+            step, last = await desk.doubt(after, STEP)
+            if last is None:
+                return
+            changed, after = changed + step, last
+            yield Doubted(changed=changed, last_id=after)
+    finally:
+        await desk.log_doubt(operator=operator, reason=reason, affected=changed)

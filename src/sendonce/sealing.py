@@ -1,0 +1,69 @@
+"""Secrets at rest: sealed with a key where one is configured, marked as plain where none is."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sendonce.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet, MultiFernet
+
+VARIABLE = "SENDONCE_SECRET_KEYS"
+_PLAIN, _SEALED = b"plain:", b"sealed:"
+
+
+class Sealer:
+    """Seals with the first key and opens with any of them, so that a key can be replaced by one put before it.
+
+    Without keys it only marks what it is given. Keys are made by `new_key`.
+    """
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        self._fernet = _fernet(keys) if keys else None
+
+    @property
+    def has_keys(self) -> bool:
+        return self._fernet is not None
+
+    def seal(self, secret: bytes) -> bytes:
+        """The secret as it is stored."""
+        return _PLAIN + secret if self._fernet is None else _SEALED + self._fernet.encrypt(secret)
+
+    def open(self, stored: bytes) -> bytes:
+        """The secret itself; ConfigError when that needs a key which is not there."""
+        if stored.startswith(_PLAIN):
+            return stored.removeprefix(_PLAIN)
+        if not stored.startswith(_SEALED):
+            raise ConfigError("a stored secret cannot be read: it was not stored by sendonce")
+        if self._fernet is None:
+            raise ConfigError(f"a stored secret is encrypted; put its key into {VARIABLE}")
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.decrypt(stored.removeprefix(_SEALED))
+        except InvalidToken:
+            raise ConfigError(f"a stored secret was encrypted with a key that is not in {VARIABLE}; add it") from None
+
+
+def new_key() -> str:
+    """A key for SENDONCE_SECRET_KEYS."""
+    return _cipher().generate_key().decode()
+
+
+def _fernet(keys: Sequence[str]) -> "MultiFernet":
+    cipher = _cipher()
+    from cryptography.fernet import MultiFernet
+
+    try:
+        return MultiFernet([cipher(key) for key in keys])
+    except ValueError:
+        # Never which one, or how it reads: it may be a key with one letter missing.
+        raise ConfigError(f"{VARIABLE} must be keys made by: sendonce new-key, separated by commas") from None
+
+
+def _cipher() -> "type[Fernet]":
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError:
+        raise ConfigError("encrypting secrets needs: pip install 'sendonce[secrets]'") from None
+    return Fernet
