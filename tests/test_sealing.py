@@ -52,7 +52,7 @@ def test_what_cannot_be_opened_says_what_to_do_and_nothing_of_the_secret(
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("key", ["short", OLD[:-5], "ü" * 44])
+@pytest.mark.parametrize("key", ["short", OLD[:-5], "ü" * 44], ids=["short", "cut", "not ASCII"])
 def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError, match="made by: sendonce new-key") as caught:
         Sealer([OLD, key])

@@ -22,6 +22,8 @@ READING = [
     ["dead-letters", "requeue", "1", "--reason", "x"],
     ["replay", "1", "--reason", "x"],
     ["cancel", "1", "--reason", "x"],
+    ["reconcile"],
+    ["doubt", "--open", "--reason", "x"],
     ["stop", "--all"],
     ["resume", "--all"],
     ["subscriptions", "list"],
@@ -254,4 +256,4 @@ def test_grants_are_printed_without_a_database(capsys: pytest.CaptureFixture[str
 def test_every_command_but_a_few_is_tried_without_a_file() -> None:
     tried = {arguments[0] for arguments in READING}
 
-    assert set(COMMANDS) - tried == {"migrate", "grants", "new-key", "demo"}
+    assert set(COMMANDS) - tried == {"migrate", "grants", "new-key", "receive", "demo"}

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_
 ) -> None:
     publish(database, 200, DEAD)
     channel = ByHost(dead=Failed("http_503"))
-    settings = {"breaker_after": 5, "breaker_pause": 50 * MS, "breaker_longest": 200 * MS}
+    settings: dict[str, Any] = {"breaker_after": 5, "breaker_pause": 50 * MS, "breaker_longest": 200 * MS}
     async with working(store, serving(channel), concurrency=20, **settings) as at_work:
         await until_async(lambda: bool(at_work.said(Tripped)), "the breaker")
         await until_async(lambda: parked(database) >= 150, "the rest to wait")
@@ -210,6 +211,18 @@ async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_
         await until_async(lambda: completed(database, DEAD) == 200, "everything to arrive")
     assert int(database.one("select count(*) from sendonce_dead_letters")) == 0
     assert int(database.one("select count(*) from sendonce_breakers")) <= 1
+
+
+async def test_idle_is_not_before_everything_that_waits_for_its_turn_is_out(database: Database, store: Store) -> None:
+    publish(database, 150, WELL)
+    publish(database, 20, DEAD)
+    await store.trip(f"destination:{DEAD}", pause=timedelta(minutes=1), longest=timedelta(minutes=1), code=None)
+    channel = ByHost(well=Delivered(), dead=Delivered())
+    async with working(store, serving(channel), concurrency=20, until_idle=True) as at_work:
+        await at_work.ended()
+
+    assert completed(database, WELL) == 150
+    assert (channel.sent_to(DEAD), parked(database)) == (0, 20), "what is behind an open breaker is for later"
 
 
 async def test_a_rate_is_kept(database: Database, store: Store) -> None:

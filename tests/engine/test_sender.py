@@ -14,6 +14,7 @@ from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.engine import sender as sender_module
 from sendonce.engine.attempting import Attempting
+from sendonce.engine.config import WorkerConfig
 from sendonce.engine.leases import HeldLease
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
@@ -25,13 +26,13 @@ from tests.processes import until_async
 class Sending:
     """A sender and what it has reported."""
 
-    def __init__(self, channel: Told, concurrency: int, policy: Policy) -> None:
+    def __init__(self, channel: Told, concurrency: int, policy: Policy, longest_send: float) -> None:
         self.reports: list[Report] = []
         self.sender = Sender(
             Attempting(serving(channel), "here"),
             Policies(policy),
             concurrency=concurrency,
-            longest_send=4.0,
+            longest_send=longest_send,
             on_report=lambda report, _: self.reports.append(report),
         )
         self._numbers = 0
@@ -54,8 +55,10 @@ class Sending:
 
 
 @asynccontextmanager
-async def sending(channel: Told, *, concurrency: int = 4, policy: Policy = QUICK) -> AsyncIterator[Sending]:
-    made = Sending(channel, concurrency, policy)
+async def sending(
+    channel: Told, *, concurrency: int = 4, policy: Policy = QUICK, longest_send: float = 4.0
+) -> AsyncIterator[Sending]:
+    made = Sending(channel, concurrency, policy, longest_send)
     made.sender.open()
     yield made
     await asyncio.wait_for(made.sender.close(), 20)
@@ -156,6 +159,17 @@ async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:
 
     assert [type(outcome) for outcome in outcomes] == [Deferred, Deferred]
     assert channel.sent == []
+
+
+async def test_the_shortest_lease_is_long_enough_to_send() -> None:
+    shortest = WorkerConfig(lease=timedelta(seconds=1))
+    longest = shortest.longest_send.total_seconds()
+    channel = Told(Delivered())
+    async with sending(channel, policy=timeout(longest), longest_send=longest) as made:
+        made.take(1, lease_seconds=shortest.lease.total_seconds())
+        [outcome] = await made.reported(1)
+
+    assert outcome == Delivered()
 
 
 async def test_a_lost_lease_is_not_used() -> None:

@@ -26,7 +26,14 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
 }
 ONLY_POSTGRES: set[str] = set()
 # The writing parts of cancel and of rolling up counters, a step of doubt, and the migrator's bookkeeping.
-ONLY_SQLITE = {"add_cancelled", "last_of_step", "counters_to_roll_up", "drop_counters", "has_meta", "set_schema_version"}
+ONLY_SQLITE = {
+    "add_cancelled",
+    "last_of_step",
+    "counters_to_roll_up",
+    "drop_counters",
+    "has_meta",
+    "set_schema_version",
+}
 
 SQL = re.compile(r"^\s*(select|insert into|update|delete from|with)\s+\S", re.IGNORECASE)
 # A script for other tools has no parameters; the one value in it is a migration's number.

@@ -38,7 +38,9 @@ async def a_subscription(store: Store, destination: str = SLOW, *, rate: float |
     )
 
 
-async def test_a_claim_takes_what_each_destination_has_left_and_parks_the_rest(database: Database, store: Store) -> None:
+async def test_a_claim_takes_what_each_destination_has_left_and_parks_the_rest(
+    database: Database, store: Store
+) -> None:
     slow = given_due_deliveries(database, 5, to=SLOW)
     quick = given_due_deliveries(database, 2, to=QUICK)
 
@@ -81,7 +83,9 @@ async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Da
     assert await rooms(store) == {"place:mailto": 1}
 
 
-async def test_a_subscription_is_limited_by_itself_and_its_host_by_its_address(database: Database, store: Store) -> None:
+async def test_a_subscription_is_limited_by_itself_and_its_host_by_its_address(
+    database: Database, store: Store
+) -> None:
     first, second = await a_subscription(store), await a_subscription(store)
     for _ in range(2):
         given_event(database)

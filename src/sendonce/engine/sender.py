@@ -37,7 +37,7 @@ class _Slot:
         """Set the deadline of the next write to the wire: the policy's timeout, or less when the lease has less."""
         left = 0.0 if self.lease is None else self.lease.seconds_left() - MARGIN_SECONDS
         wanted = min(policy.timeout.total_seconds(), self.longest)
-        if left < min(wanted, 1.0):
+        if left < min(wanted, 1.0, self.longest / 2):
             return 0.0
         granted = min(wanted, left)
         self.deadline = time.monotonic() + granted + WATCH_SECONDS

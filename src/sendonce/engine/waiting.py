@@ -31,8 +31,18 @@ class WaitingRooms:
 
     @property
     def has_open(self) -> bool:
-        """True when something waits that only needs a free slot or its turn."""
-        return any(room.breaker is None or room.breaker.allowance > 0 for room in self._rooms.values())
+        """True when something is known to wait that only needs a free slot or its turn."""
+        return any(map(_is_open, self._rooms.values()))
+
+    async def is_empty(self) -> bool:
+        """True when nothing waits anywhere but behind breakers that are open. Looks at every room, now."""
+        after = ""
+        while rooms := await self._store.rooms(after=after, limit=ROOMS_AT_ONCE):
+            if any(map(_is_open, rooms)):
+                self._look_at = 0.0
+                return False
+            after = rooms[-1].name
+        return True
 
     def look_soon(self) -> None:
         """Something was parked just now."""
@@ -71,7 +81,7 @@ class WaitingRooms:
         for name, quota in quotas.items():
             room = self._rooms.pop(name)
             left = room.waiting - quota
-            if claimed and left > 0 and (room.breaker is None or room.breaker.allowance > 0):
+            if claimed and left > 0 and _is_open(room):
                 self._rooms[name] = Room(name=name, waiting=left, breaker=room.breaker)
 
     async def _quota(self, room: Room, wanted: int) -> int:
@@ -92,3 +102,7 @@ class WaitingRooms:
         if kind == "rate" and wanted > 0:
             return await self._store.take_tokens(int(name), wanted)
         return wanted
+
+
+def _is_open(room: Room) -> bool:
+    return room.breaker is None or room.breaker.allowance > 0

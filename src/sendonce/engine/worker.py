@@ -117,7 +117,7 @@ class Worker:
 
     async def _is_idle(self) -> bool:
         """Nothing is on its way, due, or waiting for its turn."""
-        return not self._unsettled and not self._waiting.has_open and await self._leases.is_idle()
+        return not self._unsettled and await self._leases.is_idle() and await self._waiting.is_empty()
 
     async def _claim(self, wanted: int) -> int:
         """Lease and hand to the sender; how many rows were looked at, parked ones included.
