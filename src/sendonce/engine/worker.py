@@ -25,6 +25,7 @@ from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
 SETTLE_LIMIT = 1000
 QUICKEST_POLL = 0.01
 GATHER_SECONDS = 0.02
+GATHER_RESULTS_SECONDS = 0.02
 AFTER_CUT_SECONDS = 5.0
 
 
@@ -159,7 +160,7 @@ class Worker:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""
         while not self._stop.is_set() and not self._has_room(1):
             await self._until_slot_free(None)
-        gathered = max(1, self._config.concurrency // 4)
+        gathered = max(1, self._config.concurrency // 2)
         deadline = time.monotonic() + GATHER_SECONDS
         while not self._stop.is_set() and not self._has_room(gathered):
             left = deadline - time.monotonic()
@@ -201,6 +202,8 @@ class Worker:
         """Settle whatever has come in, again and again: what arrives meanwhile makes the next group."""
         while True:
             await self._reported.wait()
+            if len(self._reports) < self._sender.busy // 2:
+                await asyncio.sleep(GATHER_RESULTS_SECONDS)  # more are about to come in: one write for all of them
             batch, self._reports = self._reports[:SETTLE_LIMIT], self._reports[SETTLE_LIMIT:]
             if not self._reports:
                 self._reported.clear()
