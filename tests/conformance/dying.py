@@ -1,0 +1,22 @@
+"""An app for `sendonce worker --app`: SIGKILLs its own process inside the transaction that settles on SQLite."""
+
+import os
+import signal
+from collections.abc import Sequence
+
+from sendonce.channels.registry import Channels
+from sendonce.domain.attempts import Result
+from sendonce.stores.sqlite import settling
+from sendonce.stores.sqlite.lanes import Transaction
+
+WANTED = "SENDONCE_TEST_DURING_SETTLE"
+
+channels = Channels()
+
+
+def _die(transaction: Transaction, results: Sequence[Result]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if WANTED in os.environ:  # only in the worker that is to die
+    settling._move = _die  # attempts are closed, deliveries not moved, nothing committed

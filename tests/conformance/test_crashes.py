@@ -1,0 +1,235 @@
+"""SIGKILL at every point of R9, and a worker frozen past its lease: the provider has every message exactly once."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from sendonce import Email
+from tests.conformance import dying
+from tests.conformance.scene import Scene
+from tests.crash import killing
+from tests.crash.accounts import EXPIRED, in_flight, url_of
+from tests.crash.test_frozen import freeze
+from tests.processes import until
+from tests.stores.databases import Database, PostgresDatabase
+
+pytestmark = pytest.mark.slow
+
+EACH = 5
+AMOUNT = 2 * EACH
+LEASE_SECONDS = 2
+
+
+def die_at(point: str, nth: int = 1) -> Callable[[Scene], None]:
+    """A worker that kills itself at a named point."""
+
+    def die(scene: Scene) -> None:
+        environment = {killing.POINT: point, killing.PASS: str(nth)}
+        with scene.worker("--app", f"{killing.__name__}:channels", environment=environment) as victim:
+            assert victim.ended() == -signal.SIGKILL
+
+    return die
+
+
+def die_in_flight(scene: Scene) -> None:
+    """Killed when the provider has everything and has answered nothing."""
+    for below in (scene.asked, scene.recognised):
+        scene.provider.control(late="10s", path=below)
+    with scene.worker() as victim:
+        until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
+        victim.kill()
+    for below in (scene.asked, scene.recognised):
+        scene.provider.control(late=None, path=below)
+
+
+def die_during_settle(scene: Scene) -> None:
+    """Killed in the middle of the write that settles: in its transaction on SQLite, waiting for a lock on PostgreSQL,
+    whose server does not notice and goes on writing when the lock is gone."""
+    if not isinstance(scene.database, PostgresDatabase):
+        app = f"{dying.__name__}:channels"
+        with scene.worker("--app", app, environment={dying.WANTED: "1"}) as victim:
+            assert victim.ended() == -signal.SIGKILL
+        return
+    for below in (scene.asked, scene.recognised):
+        scene.provider.control(late="300ms", path=below)
+    with scene.worker() as victim:
+        until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
+        with psycopg.connect(url_of(scene.database)) as locking:
+            locking.execute("select id from sendonce_deliveries order by id for update")
+            until(lambda: waits_for_a_lock(scene), "a settle that waits")
+            victim.kill()
+    for below in (scene.asked, scene.recognised):
+        scene.provider.control(late=None, path=below)
+
+
+@contextmanager
+def nobody_can_write(scene: Scene) -> Iterator[None]:
+    """Hold the lock that every settle needs."""
+    with scene.database.connection() as connection:
+        if isinstance(scene.database, PostgresDatabase):
+            connection.execute("lock table sendonce_deliveries in exclusive mode")
+        yield
+
+
+def waits_for_a_lock(scene: Scene) -> bool:
+    return bool(
+        scene.database.one(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
+    )
+
+
+POINTS: dict[str, Callable[[Scene], None]] = {
+    "before the claim is used": die_at("worker.after_claim"),
+    "before the send": die_at("sender.before_send", 3),
+    "in flight": die_in_flight,
+    "after the answer": die_at("sender.after_send", 3),
+    "with the answer not settled": die_at("worker.before_settle"),
+    "during the settle": die_during_settle,
+    "after the settle": die_at("worker.after_settle"),
+}
+
+
+def check_that_marks_are_whole(scene: Scene) -> None:
+    """R9: one single write sets the provider's id, the time and the state."""
+    for row in scene.deliveries():
+        marks = (row["status"] == "Completed", row["notified_at"] is not None)
+        assert marks in ((True, True), (False, False)), row
+        if row["status"] == "Completed" and scene.asked in row["destination"]:
+            assert row["notification_id"]
+
+
+def check_that_all_arrived_once(scene: Scene) -> None:
+    """Every delivery is completed with the id that the provider gave it, and the provider has it once."""
+    has = scene.has()
+    assert {message["count"] for message in has.values()} == {1}
+    rows = scene.deliveries()
+    assert len(has) == len(rows)
+    for row in rows:
+        path = row["destination"].removeprefix(scene.provider.url)
+        assert row["status"] == "Completed"
+        assert row["in_doubt"] in (0, False)
+        if path.startswith(scene.asked):
+            assert row["notification_id"] == has[path]["id"]
+    check_that_marks_are_whole(scene)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene: Scene, point: str) -> None:
+    for below in (scene.asked, scene.recognised):
+        scene.publish(below, EACH)
+
+    POINTS[point](scene)
+    killed_at = time.monotonic()
+    check_that_marks_are_whole(scene)
+    lost, there = len(in_flight(scene.database)), len(scene.has())
+    heir = scene.work()
+
+    check_that_all_arrived_once(scene)
+    found = sum(message["found"] for message in scene.has().values())
+    known = sum(message["recognised"] for message in scene.has().values())
+    print(
+        f"\n{url_of(scene.database).partition(':')[0]}, {point}: published {AMOUNT}, at the provider {there}, in doubt"
+        f" {lost}; found {found}, recognised {known}, sent twice 0; recovered in {time.monotonic() - killed_at:.1f} s"
+    )
+    assert heir.count("Traceback") == 0
+    attempts = [row for row in scene.database.rows("attempts") if row["outcome"] != "Delivered"]
+    assert all((row["outcome"], row["error_code"]) == EXPIRED or row["outcome"] == "Deferred" for row in attempts)
+    assert there > 0 or point.startswith("before")
+    if point == "in flight":
+        assert (there, lost, found) == (AMOUNT, AMOUNT, EACH)
+
+
+@pytest.mark.parametrize("point", ["sender.before_look_up", "sender.after_look_up"])
+def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothing(scene: Scene, point: str) -> None:
+    scene.publish(scene.asked, EACH)
+    scene.provider.control(drop_after_accept="first:3", drop="first:2", path=scene.asked)
+
+    with scene.worker(
+        "--app", f"{killing.__name__}:channels", environment={killing.POINT: point, killing.PASS: "2"}
+    ) as victim:
+        assert victim.ended() == -signal.SIGKILL
+    check_that_marks_are_whole(scene)
+    scene.work()
+
+    check_that_all_arrived_once(scene)
+    assert sum(message["after_asking"] for message in scene.has().values()) == 2, "what was dropped before it was taken"
+
+
+def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> None:
+    scene.publish(scene.asked, EACH)
+    scene.provider.control(late="400ms", path=scene.asked)
+
+    with scene.worker() as frozen:
+        until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
+        freeze(frozen, scene.database)
+        held = in_flight(scene.database)
+        assert len(held) == EACH
+        scene.work()
+        frozen.send(signal.SIGCONT)
+        until(lambda: len(scene.database.rows("findings")) >= EACH, "what it says afterwards")
+        frozen.send(signal.SIGTERM)
+        assert frozen.ended() == 0
+
+    check_that_all_arrived_once(scene)
+    late = scene.database.rows("findings")
+    assert {(row["kind"], row["delivery_id"]) for row in late} == {("late_result", id) for id in held}
+    for id in held:
+        assert scene.outcomes(id) == [EXPIRED, ("Delivered", None)]
+
+
+def test_R16_sent_but_not_written_before_the_lease_was_over_is_not_sent_again(scene: Scene) -> None:
+    scene.publish(scene.asked, EACH)
+    scene.provider.control(late="300ms", path=scene.asked)
+
+    with scene.worker() as worker:
+        until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
+        with nobody_can_write(scene):
+            over_at = time.monotonic() + LEASE_SECONDS + 0.5
+            until(lambda: time.monotonic() > over_at, "the end of the lease")
+            assert scene.provider.totals(scene.asked)["heard"] == EACH
+        scene.until_closed()
+        worker.send(signal.SIGTERM)
+        assert worker.ended() == 0
+
+    check_that_all_arrived_once(scene)
+
+
+def test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_again(
+    scene: Scene, backup_of: Callable[[Database], Database]
+) -> None:
+    scene.publish(scene.asked, EACH)
+    backup = backup_of(scene.database)
+    with scene.worker("--until-idle"):
+        until(lambda: len(scene.has()) == EACH, "all sent")
+    scene.database = backup
+    scene.publish(scene.asked, EACH + 1)
+
+    opened = scene.run("doubt", "--open", "--reason", "restored from a backup", "--json").json
+    scene.work()
+
+    assert opened == {"changed": EACH + 1}
+    check_that_all_arrived_once(scene)
+    assert sum(message["found"] for message in scene.has().values()) == EACH
+
+
+def test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again(scene: Scene) -> None:
+    to = f"ada{scene.path[1:]}@example.com"
+    scene.database.publish("review.done", {}, key="review", to=Email(to, subject="Done", text="It is."))
+    scene.provider.control(late="10s", path=f"mailto:{to}")
+
+    with scene.worker() as victim:
+        until(lambda: scene.provider.totals(f"mailto:{to}").get("unanswered", 0) == 1, "a mail in flight")
+        victim.kill()
+    scene.work()
+
+    assert scene.provider.totals(f"mailto:{to}")["accepted"] == 1
+    [letter] = scene.database.rows("dead_letters")
+    assert letter["reason"] == "in_doubt"
+    attested = scene.run("dead-letters", "attest", str(letter["id"]), "--reason", "seen in the mailbox", "--json").json
+    assert len(attested) == 1
+    assert [row["status"] for row in scene.deliveries()] == ["DeadLettered", "Completed"]
