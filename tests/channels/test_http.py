@@ -122,6 +122,14 @@ class TestSending:
         assert isinstance(asked, Delivered)
         assert asked.notification_id == (id or message_to("http://runner.example/").token)
 
+    @pytest.mark.parametrize("ids", [{"id_field": "run"}, {"id_header": "X-Run-Id"}])
+    async def test_R18_one_that_has_ids_and_gives_none_has_no_id(self, client: HttpClient, ids: dict[str, Any]) -> None:
+        """Which the engine takes for Unknown, and asks."""
+        _, outcome = await self.sent(client, answer(200, {}), look_up="http://127.0.0.1:1/{token}", **ids)
+
+        assert isinstance(outcome, Delivered)
+        assert outcome.notification_id is None
+
     async def test_a_secret_that_it_does_not_take_is_our_fault(self, client: HttpClient) -> None:
         _, with_secret = await self.sent(client, answer(401), bearer=SECRET)
         _, without = await self.sent(client, answer(401))

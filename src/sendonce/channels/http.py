@@ -43,7 +43,8 @@ class HttpProfile:
     """How to reach everything below `url`, which ends with a slash.
 
     `look_up` is an address with {token} in it: GET answers 200 with a JSON object when the message is there, else 404.
-    Its id for a message is in the header `id_header` or in the JSON field `id_field`; it `remembers` for so long.
+    Its id for a message is in the header `id_header` or in the JSON field `id_field`; where one of these is set and it
+    can be asked, what it answers without an id does not count as sent. It `remembers` for so long.
     `certificate` (with its key) and `ca` are PEM texts.
     """
 
@@ -53,7 +54,7 @@ class HttpProfile:
     headers: Mapping[str, str] = field(default_factory=dict)
     look_up: str | None = None
     id_header: str | None = None
-    id_field: str = "id"
+    id_field: str | None = None
     remembers: timedelta | None = None
     certificate: str | None = None
     ca: str | None = None
@@ -180,7 +181,10 @@ class AskingEndpoint(HttpEndpoint):
         return Found(_id_in(answered, found, self._profile), _time_in(found))
 
     def _id_for(self, message: Message, answer: Answer) -> str | None:
-        return super()._id_for(message, answer) or message.token
+        id = super()._id_for(message, answer)
+        # Without ids of its own it knows a message by our token.
+        has_ids = self._profile.id_header is not None or self._profile.id_field is not None
+        return id if id is not None or has_ids else message.token
 
     def _not_found(self, message: Message) -> LookUp:
         if self.remembers is not None and datetime.now(UTC) - message.recorded_at >= self.remembers:
@@ -218,7 +222,7 @@ def _id_in(answer: Answer, found: Mapping[str, Any] | None, profile: HttpProfile
     """The endpoint's own id, from its header or else from the JSON object."""
     id: object = answer.headers.get(profile.id_header) if profile.id_header else None
     if id is None and found is not None:
-        id = found.get(profile.id_field)
+        id = found.get(profile.id_field or "id")
     if isinstance(id, bool) or not isinstance(id, str | int):
         return None
     return str(id)[:_ID_LENGTH] or None

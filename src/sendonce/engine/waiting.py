@@ -25,6 +25,7 @@ class WaitingRooms:
         self._breakers = breakers
         self._hold = hold
         self._rooms: dict[str, Room] = {}
+        self._served: list[str] = []
         self._after = ""
         self._look_at = 0.0
         self._forget_at = time.monotonic() + FORGET_SECONDS
@@ -58,19 +59,23 @@ class WaitingRooms:
         self._look_at = now + LOOK_SECONDS
         rooms = await self._store.rooms(after=self._after, limit=ROOMS_AT_ONCE)
         self._after = rooms[-1].name if len(rooms) == ROOMS_AT_ONCE else ""
-        self._rooms = {room.name: room for room in rooms}
+        # Those served last stay at the end: whoever comes first by name does not come first every time.
+        served = {name: place for place, name in enumerate(self._served)}
+        self._rooms = {room.name: room for room in sorted(rooms, key=lambda room: served.get(room.name, -1))}
+        self._served = [name for name in self._served if name in self._rooms]
         self._breakers.know(room.name for room in rooms if room.breaker is not None)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_SECONDS
             await self._store.forget_breakers(timedelta(seconds=FORGET_SECONDS))
 
     async def quotas(self, free: int) -> dict[str, int]:
-        """How many to take out of each room now, at most `free` altogether."""
+        """How many to take out of each room now, at most `free` altogether, and no more than its share of one room."""
         quotas: dict[str, int] = {}
+        share = max(1, free // max(1, sum(map(_is_open, self._rooms.values()))))
         for room in list(self._rooms.values()):
             if free <= 0:
                 break
-            quota = await self._quota(room, min(free, room.waiting))
+            quota = await self._quota(room, min(free, share, room.waiting))
             if quota > 0:
                 quotas[room.name] = quota
                 free -= quota
@@ -78,6 +83,7 @@ class WaitingRooms:
 
     def taken(self, quotas: dict[str, int], claimed: int) -> None:
         """So many were claimed for these quotas: rooms that must be empty now are left alone until the next look."""
+        self._served = [name for name in self._served if name not in quotas] + list(quotas)
         for name, quota in quotas.items():
             room = self._rooms.pop(name)
             left = room.waiting - quota

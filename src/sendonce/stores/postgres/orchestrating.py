@@ -36,6 +36,7 @@ class Orchestrating(Lanes):
         super().__init__(url)
         self.watermark: tuple[datetime, int] | None = None
         self._scanned_at = 0.0
+        self._parking = PARK_LIMIT
 
     async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
         """See OrchestratorStore."""
@@ -44,6 +45,8 @@ class Orchestrating(Lanes):
         claimed = await self._claim("start", values, worker_id, hold, limits)
         claims = claimed.lease.claims if claimed.lease else ()
         self.watermark = claimed.until if len(claims) + claimed.held >= limit else None
+        # A few that are beyond a limit for a moment are parked alone; where most are in the way, more and more are.
+        self._parking = min(self._parking * 4, PARK_LIMIT) if claimed.held > limit // 2 else limit
         if not claimed.held:
             return Started(claimed.lease)
         return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease))
@@ -107,7 +110,7 @@ class Orchestrating(Lanes):
 
     async def _park(self, limits: Limits, room: str | None) -> int:
         async with self.claims.transaction() as connection:
-            found = {"limit": PARK_LIMIT, "room": room}
+            found = {"limit": self._parking if room is None else PARK_LIMIT, "room": room}
             rows = await fetch(connection, "lock_due" if room is None else "lock_waiting", found)
             values = {
                 "delivery_ids": [row[0] for row in rows],
