@@ -58,7 +58,7 @@ def _fernet(keys: Sequence[str]) -> "MultiFernet":
         return MultiFernet([cipher(key) for key in keys])
     except ValueError:
         # Never which one, or how it reads: it may be a key with one letter missing.
-        raise ConfigError(f"{VARIABLE} must be keys made by: sendonce new-key, separated by commas") from None
+        raise ConfigError("a key must be one that was made by: sendonce new-key") from None
 
 
 def _cipher() -> "type[Fernet]":

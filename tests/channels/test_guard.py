@@ -79,10 +79,14 @@ class TestOpening:
     @pytest.mark.parametrize("text", ["localhost", "127.0.0.1/33", "127.0.0.1/8", "10.0.0.0/8;::1/128", "*"])
     def test_a_mistake_is_named(self, text: str) -> None:
         with pytest.raises(ConfigError) as caught:
-            Guard.parse(text)
+            Guard.from_environment({"SENDONCE_ALLOW_NETWORKS": text})
 
-        assert "SENDONCE_ALLOW_NETWORKS" in str(caught.value)
-        assert text in str(caught.value)
+        assert str(caught.value).startswith("SENDONCE_ALLOW_NETWORKS holds networks with commas between them: ")
+        assert f"{text!r} is not a network; write it like 1" in str(caught.value)
+
+    def test_an_address_with_the_length_of_its_network_is_corrected(self) -> None:
+        with pytest.raises(ConfigError, match=r"write it like 127\.0\.0\.0/8$"):
+            Guard.parse("127.0.0.1/8")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sendonce.channels import CannotTell, Deferred, Delivered, Found, LookUp, NoAnswer, NotFound, Refused
+from sendonce.channels import (
+    CannotTell,
+    Deferred,
+    Delivered,
+    Failed,
+    Found,
+    LookUp,
+    NoAnswer,
+    NotFound,
+    Refused,
+    Unknown,
+)
 from sendonce.channels.client import HttpClient
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.guard import Guard
@@ -137,6 +148,23 @@ class TestSending:
         assert isinstance(with_secret, Deferred)
         assert with_secret.code == "our_credentials"
         assert isinstance(without, Refused)
+
+    @pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+    async def test_R11_one_that_can_be_asked_is_asked_after_it_failed_with_the_message_in_hand(
+        self, client: HttpClient, status: int
+    ) -> None:
+        """A gateway or a crash of theirs can follow the moment in which they took it."""
+        _, asked = await self.sent(client, answer(status, "oops"), look_up="http://127.0.0.1:1/{token}")
+        _, other = await self.sent(client, answer(status, "oops"))
+
+        assert asked == Unknown(f"http_{status}", "it failed while it had the message", "oops")
+        assert isinstance(other, Failed)
+
+    @pytest.mark.parametrize("said", [answer(408), answer(429), answer(503, Retry_After="5")])
+    async def test_one_that_says_that_it_did_not_take_it_is_not_asked(self, client: HttpClient, said: bytes) -> None:
+        _, outcome = await self.sent(client, said, look_up="http://127.0.0.1:1/{token}")
+
+        assert isinstance(outcome, Failed | Deferred)
 
     async def test_an_answer_that_repeats_the_secret_is_kept_without_it(self, client: HttpClient) -> None:
         _, outcome = await self.sent(client, answer(422, f"Bearer {SECRET} is fine"), bearer=SECRET)

@@ -186,6 +186,17 @@ def test_a_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:
     assert "it may have been sent by an earlier generation" in explained(cli, "2")
 
 
+def test_what_a_person_put_in_doubt_is_said_to_be(cli: Cli) -> None:
+    cli.delivery("k")
+    cli("doubt", "--open", *WHY)
+    before = explained(cli, "1")
+    cli.attempt(Unknown("held"), policy=Policy(if_unsure=IfUnsure.HOLD))
+
+    sentence = "it may have been sent: a person put all that was open in doubt (sendonce doubt --open)"
+    assert sentence in before
+    assert sentence in explained(cli, "1")
+
+
 def test_cancelled_and_discarded(cli: Cli) -> None:
     cli.delivery("k")
     cli("cancel", "1", "--reason", "not wanted")

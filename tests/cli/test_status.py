@@ -5,6 +5,7 @@ import pytest
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.operations.glance import warnings
 from sendonce.stores.records import COUNT_CAP, Status, StopRow, WorkerRow
+from tests.cli.test_explain import park
 from tests.cli.workbench import Cli
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -91,3 +92,18 @@ def test_counts_that_reached_their_cap_say_so() -> None:
 
     assert _count(COUNT_CAP) == "100,000 or more"
     assert _count(COUNT_CAP - 1) == "99,999"
+
+
+def test_a_subscription_that_holds_deliveries_back_is_named(cli: Cli) -> None:
+    cli("subscriptions", "add", "--type", "*", "--to", "null:hook")
+    cli("subscriptions", "add", "--type", "other", "--to", "null:hook")
+    for id in ("1", "2"):
+        cli("subscriptions", "pause", id, "--reason", "they asked")
+    cli.publish("k")
+    park(cli)
+
+    text, found = cli("status").out, cli("status", "--json").json
+
+    go_on = "go on with: sendonce subscriptions resume 1"
+    assert f"  waiting       1 waits for subscription 1, which is paused (they asked); {go_on}\n" in text
+    assert found["held_back"] == [{"id": 1, "state": "paused", "waiting": 1}]

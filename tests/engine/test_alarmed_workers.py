@@ -41,13 +41,15 @@ def parts_of(database: Database, channels: Channels, facts: list[Fact], alerts: 
 async def test_a_worker_tells_of_faults_on_our_side_and_of_dead_letters(database: Database) -> None:
     given_many(database, 3)
     given_due_delivery(database, to="other:a")
+    given_due_delivery(database, to="unserved:a")
     facts: list[Fact] = []
     channels = serving(Told(Deferred("our_credentials", again_in=HOUR)))
     channels.add(Told(Refused("no")), "other")
 
     await asyncio.wait_for(daemon.run(parts_of(database, channels, facts, AlertSettings(), until_idle=True)), 30)
 
-    assert sorted(said(facts)) == [("dead_letters", False), ("our_credentials:test", False)]
+    told = [("dead_letters", False), ("no_channel:unserved", False), ("our_credentials:test", False)]
+    assert sorted(said(facts)) == told
     [alert] = [row for row in database.rows("alerts") if row["name"] == "our_credentials:test"]
     assert alert["message"].startswith("test: 3 attempts put off")
 

@@ -103,6 +103,13 @@ def test_a_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> No
     assert names(judged(read(), raised(fault, seen=now - 3600))) == [fault]
 
 
+def test_what_no_worker_can_send_is_a_fault_on_our_side() -> None:
+    [change] = judged(read(), faults={"no_channel:mailto": 1})
+
+    assert "mailto: 1 attempt put off: no channel here sends it; configure one" in change.message
+    assert names(judged(read(), raised("no_channel:mailto"))) == ["no_channel:mailto"]
+
+
 def test_an_unknown_fault_on_our_side_is_told_by_its_code() -> None:
     assert "the fault is on our side (our_quota)" in judged(read(), faults={"our_quota:sms": 1})[0].message
 
@@ -115,7 +122,7 @@ def test_messages_have_counts_and_what_to_do() -> None:
         "work has been due for 1h 30m and is not being sent; see: sendonce status",
         "1,234 deliveries may have been sent, and nobody knows; ask: sendonce reconcile",
         "1 delivery marked sent without evidence, or shown to be sent too late, in the last 1h;"
-        " see: sendonce reconcile --audit --since 3600s",
+        " see: sendonce reconcile --audit --since 1h",
     ]
     assert judged(read(dead_letters=1))[0].message.startswith("1 dead letter waits for a person")
 

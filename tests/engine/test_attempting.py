@@ -1,6 +1,6 @@
 """One attempt: every branch between a claim and an outcome."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -27,6 +27,15 @@ from tests.engine.rig import QUICK, Asked, Told, serving
 FOUND = "found by a look-up; not sent again"
 HOLDING = Policy(if_unsure=IfUnsure.HOLD)
 BAD_WAITS = [Failed("503", retry_after=30), Deferred("429", again_in="soon")]  # type: ignore[arg-type]
+
+NO_TIMES = [
+    "yesterday",
+    1_800_000_000,
+    datetime(2026, 5, 4),  # noqa: DTZ001
+    datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))),
+    datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
+    datetime.now(UTC) + timedelta(days=2),
+]
 
 
 def claim_of(**changes: object) -> Claim:
@@ -68,6 +77,22 @@ async def test_a_wait_that_is_none_is_left_out(outcome: Outcome) -> None:
 
     assert type(found) is type(outcome)
     assert found in (Failed("503"), Deferred("429"))
+
+
+@pytest.mark.parametrize("outcome", [Refused(404), Failed(503), Unknown(None), Deferred(["429"])])  # type: ignore[arg-type]
+async def test_a_code_that_is_no_text_is_made_one(outcome: Refused | Failed | Unknown | Deferred) -> None:
+    found, _ = await attempted(Told(outcome), claim_of())
+
+    assert found == type(outcome)(str(outcome.code))
+
+
+@pytest.mark.parametrize("moment", NO_TIMES)
+async def test_a_time_that_cannot_be_is_left_out(moment: datetime) -> None:
+    """It could not be written, or not be read again: the same result would come to every worker, and end it."""
+    found, _ = await attempted(Told(Delivered("n-1", sent_at=moment)), claim_of())
+    asked, _ = await attempted(Asked(answers=[Found("n-1", moment)]), claim_of(in_doubt=True))
+
+    assert (found, asked) == (Delivered("n-1"), Delivered("n-1", FOUND))
 
 
 async def test_what_is_proven_is_completed_without_a_send() -> None:

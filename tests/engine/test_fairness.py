@@ -9,6 +9,7 @@ import pytest
 
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.engine import waiting
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness, Lanes
 from sendonce.observe.facts import Tripped
@@ -16,7 +17,7 @@ from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.stores.ports import RoomStore, Store
 from tests.domain.values import a_claim
-from tests.engine.rig import Told, never, serving, working
+from tests.engine.rig import Told, after, never, serving, working
 from tests.processes import until_async
 from tests.stores.databases import Database
 
@@ -251,3 +252,76 @@ async def noted(sent: list[float]) -> Outcome:
 
 def parked(database: Database) -> int:
     return int(database.one("select count(*) from sendonce_deliveries where parked_on is not null"))
+
+
+async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_room(
+    sqlite: Database, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.02)
+    publish(sqlite, 1, DEAD)
+    await sqlite_store.trip(f"destination:{DEAD}", pause=MS, longest=MS, code=None)
+    channel = ByHost(dead=after(0.3, Delivered()))
+    async with working(sqlite_store, serving(channel)):
+        await until_async(lambda: completed(sqlite, DEAD) == 1, "the probe")
+        await until_async(lambda: sqlite.one("select allowance from sendonce_breakers") == 2, "what it shows")
+
+
+async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: Database, sqlite_store: Store) -> None:
+    publish(sqlite, 1, DEAD)
+    room = f"destination:{DEAD}"
+    await sqlite_store.trip(room, pause=MS, longest=MS, code=None)
+    await sqlite_store.start(1, 10, timedelta(seconds=5))
+    fairness = Fairness(10, per_place=1)
+    breakers = Breakers(sqlite_store, after=3, pause=MS, longest=MS, emit=lambda _: None)
+    rooms = waiting.WaitingRooms(sqlite_store, fairness, breakers, hold=timedelta(seconds=5))
+    fairness.begin([a_claim(destination="test://dead.example/other", address="test://dead.example/other")])
+    await rooms.look()
+    assert await rooms.quotas(5) == {}
+
+    assert await sqlite_store.take_probe(room, timedelta(seconds=5)), "nobody has taken it"
+
+
+async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: Database, store: Store) -> None:
+    """What waits for both would go from the one room to the other for ever."""
+    id = await store.add_subscription(
+        tenant="", types=["*"], destination=DEAD, policy=None, description=None, operator="ada", rate=10.0
+    )
+    with database.connection() as connection:
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(23)])
+    await store.trip(f"destination:subscription:{id}", pause=50 * MS, longest=50 * MS, code=None)
+    channel = ByHost(dead=Delivered())
+    sent: list[float] = []
+    channel.scripts["dead"] = [lambda: noted(sent)]
+    async with working(store, serving(channel), concurrency=20):
+        await until_async(lambda: len(sent) == 23, "all of them")
+
+    assert sent[-1] - sent[0] >= 1.0, "the rate is kept: ten may have been saved up"
+
+
+async def test_nor_does_it_at_a_place_that_many_share(database: Database, store: Store) -> None:
+    await store.add_subscription(
+        tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada", rate=50.0
+    )
+    with database.connection() as connection:
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(10)])
+    await store.trip("place:test", pause=50 * MS, longest=50 * MS, code=None)
+    channel = Told(Delivered())
+    async with working(store, serving(channel), concurrency=20):
+        await until_async(lambda: len(channel.sent) == 10, "all of them")
+
+
+async def test_a_single_slot_goes_to_what_waits_and_to_what_is_due_in_turn(
+    sqlite: Database, sqlite_store: Store
+) -> None:
+    room = f"destination:{DEAD}"
+    publish(sqlite, 60, DEAD)
+    await sqlite_store.trip(room, pause=MS, longest=MS, code=None)
+    await sqlite_store.start(1, 100, timedelta(seconds=5))
+    for _ in range(6):
+        await sqlite_store.ease(room, enough=64)
+    publish(sqlite, 60, WELL)
+    channel = ByHost(dead=after(0.005, Delivered()), well=after(0.005, Delivered()))
+    async with working(sqlite_store, serving(channel), concurrency=1):
+        await until_async(lambda: len(channel.sent) >= 50, "some of both")
+
+    assert min(channel.sent_to(DEAD), channel.sent_to(WELL)) >= 20

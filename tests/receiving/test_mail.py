@@ -78,3 +78,23 @@ def test_a_mail_is_printed_on_one_line(tmp_path: Path) -> None:
         until(lambda: "\n" in receive.out, "the line")
 
     assert receive.out.endswith("  MAIL from a@x.test to b@x.test: Saved  token five@x.test  accepted\n")
+
+
+@pytest.mark.parametrize(("behaviour", "accepted"), [("slow", 0), ("late", 1)])
+def test_a_sender_that_hangs_up_was_not_answered(provider: Provider, behaviour: str, accepted: int) -> None:
+    host, _, port = provider.smtp.partition(":")
+    path = f"mailto:{behaviour}@x.test"
+    provider.control(**{behaviour: "1s"})
+    connection = smtplib.SMTP(host, int(port), timeout=10)
+    connection.ehlo()
+    connection.mail("a@x.test")
+    connection.rcpt(f"{behaviour}@x.test")
+    connection.docmd("DATA")
+    connection.send("Subject: Saved\r\n\r\nGuten Tag\r\n.\r\n")
+    until(lambda: provider.totals(path).get("in_flight") == 1, "the mail")
+    connection.close()
+    provider.control(**{behaviour: None})
+    until(lambda: provider.totals(path)["in_flight"] == 0, "the end of it")
+
+    assert provider.totals(path)["unheard"] == 1
+    assert provider.totals(path)["accepted"] == accepted

@@ -6,7 +6,7 @@ import pytest
 
 from sendonce.domain.attempts import Lease, Verdict
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.outcomes import Deferred, Delivered, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Filter
@@ -21,6 +21,7 @@ from tests.given import (
     given_due_delivery,
     given_lease,
     report,
+    result,
     settle_with,
 )
 from tests.stores.databases import REFUSED, Database, SqliteDatabase
@@ -69,6 +70,19 @@ async def test_each_is_leased_once_and_a_walk_goes_on_from_an_id(database: Datab
     assert await doubtful(other, limit=2, after=ids[2]) == ids[3:]
     assert await doubtful(other) == [ids[2]]
     assert await doubtful(store) == []
+
+
+async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_claimed_without_it(
+    database: Database, store: Store
+) -> None:
+    """A worker that was not stopped before `doubt`: its "connection refused" says nothing of what came before."""
+    failing, arriving = given_due_deliveries(database, 2)
+    lease = await given_lease(store)
+    assert await store.doubt(0, 10) == (2, arriving)
+    await store.settle([result(lease, Failed("connection_refused")), result(lease, Delivered("n-1"), of=1)])
+
+    rows = [await store.delivery(each) for each in (failing, arriving)]
+    assert [(each.status, each.in_doubt) for each in rows if each] == [("PendingRetry", True), ("Completed", False)]
 
 
 async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:

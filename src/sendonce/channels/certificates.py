@@ -18,13 +18,18 @@ def context_of(certificate: str | None, authority: str | None = None) -> ssl.SSL
     """
     try:
         context = ssl.create_default_context(cadata=authority)
-        if certificate is not None:
-            with _file_of(certificate) as path:
-                # A key with a passphrase must not make OpenSSL ask for it at the terminal.
-                context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError):
-        what = "client certificate" if certificate is not None else "certificate authority"
-        raise ConfigError(f"the {what} cannot be read: give PEM with the certificate and its unlocked key") from None
+        raise ConfigError("the certificate authority cannot be read: give its certificate as PEM") from None
+    if certificate is None:
+        return context
+    try:
+        with _file_of(certificate) as path:
+            # A key with a passphrase must not make OpenSSL ask for it at the terminal.
+            context.load_cert_chain(path, password="")
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(
+            "the client certificate cannot be read: give PEM with the certificate and its unlocked key"
+        ) from None
     return context
 
 

@@ -50,7 +50,10 @@ class Guard:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Guard":
         """A guard that opens the networks of SENDONCE_ALLOW_NETWORKS."""
-        return cls.parse(environment.get(VARIABLE, ""))
+        try:
+            return cls.parse(environment.get(VARIABLE, ""))
+        except ConfigError as error:
+            raise ConfigError(f"{VARIABLE} holds networks with commas between them: {error}") from None
 
     def __repr__(self) -> str:
         return f"Guard.parse({', '.join(map(str, self._allowed))!r})"
@@ -97,6 +100,12 @@ def _network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError:
-        raise ConfigError(
-            f"{VARIABLE} cannot contain {text!r}; write networks with commas between them, like 10.1.0.0/16,::1/128"
-        ) from None
+        raise ConfigError(f"{text!r} is not a network; write it like {_likely(text)}") from None
+
+
+def _likely(text: str) -> str:
+    """What was meant, where an address stands with the length of its network: 127.0.0.1/8."""
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        return "10.1.0.0/16 or ::1/128"

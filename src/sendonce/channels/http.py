@@ -19,12 +19,14 @@ from sendonce.domain.outcomes import (
     CannotTell,
     Deferred,
     Delivered,
+    Failed,
     Found,
     LookUp,
     NoAnswer,
     NotFound,
     Outcome,
     Refused,
+    Unknown,
 )
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadDestination, ConfigError
@@ -153,6 +155,13 @@ class AskingEndpoint(HttpEndpoint):
         self._context = context_of(profile.certificate, profile.ca) if is_own else None
         self._look_up = profile.look_up or ""
         self.remembers = profile.remembers
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        """POST the body once. A 5xx can follow the moment in which it took the message, so it is asked after one."""
+        outcome = await super().send(message, timeout=timeout)
+        if isinstance(outcome, Failed) and outcome.code.startswith("http_5"):
+            return Unknown(outcome.code, "it failed while it had the message", outcome.response)
+        return outcome
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         """Ask whether it has the message. Sure answers are 200 with a JSON object, and 404 within its memory."""

@@ -10,10 +10,12 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import display_url
 from sendonce.domain.durations import format_duration
-from sendonce.operations.glance import alert_sentence, stop_sentence, warnings
+from sendonce.operations.glance import alert_sentence, held_sentence, stop_sentence, warnings
 from sendonce.operations.plain import plain
 from sendonce.operations.rooms import room_sentence
+from sendonce.operations.subscriptions import HeldBack, held_back
 from sendonce.operations.wording import ago
+from sendonce.stores.ports import ReadStore
 from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
 
 
@@ -27,19 +29,27 @@ def add(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    status = with_store(args, lambda store: store.status())
+    status, held = with_store(args, _look)
     if args.json:
         shown = plain(status)
-        say_json({**(shown if isinstance(shown, dict) else {}), "warnings": warnings(status)})
+        found = [
+            {"id": each.subscription.id, "state": each.subscription.state, "waiting": each.waiting} for each in held
+        ]
+        say_json({**(shown if isinstance(shown, dict) else {}), "held_back": found, "warnings": warnings(status)})
         return 0
     say(f"{display_url(database_of(args))}, schema {status.schema_version}")
-    _lines(status)
+    _lines(status, held)
     for sentence in warnings(status):
         say(paint(f"warning: {sentence}", "red"))
     return 0
 
 
-def _lines(status: Status) -> None:
+async def _look(store: ReadStore) -> tuple[Status, list[HeldBack]]:
+    status = await store.status()
+    return status, await held_back(store) if status.parked else []
+
+
+def _lines(status: Status, held: list[HeldBack]) -> None:
     _line("workers", f"{len(status.workers)} alive" if status.workers else "none alive")
     for worker in status.workers:
         say(f"                {_worker(worker, status)}")
@@ -58,6 +68,8 @@ def _lines(status: Status) -> None:
         _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:
         _line("stopped", "nothing")
+    for each in held:
+        _line("waiting", held_sentence(each), "yellow")
     for room in status.rooms:
         _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
     for alert in status.alerts:

@@ -32,7 +32,7 @@ look_up = "http://{address}/deliveries/{{token}}"
 def demonstrate(path: Path | None) -> None:
     """Play it on a new database, at `path` or under a name of its own; SendonceError when a promise was broken."""
     if find_spec("aiohttp") is None:
-        raise ConfigError("the demonstration sends over HTTP: pip install 'sendonce[http]'")
+        raise ConfigError("the demonstration sends and receives over HTTP: pip install 'sendonce[receive]'")
     taken = files.take(path)
     accounts = _play(taken)
     _say("", *summary.table(accounts, paint))

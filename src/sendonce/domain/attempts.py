@@ -90,6 +90,11 @@ class Result(NamedTuple):
     report: Report
     decision: Decision
 
+    @property
+    def doubt(self) -> bool | None:
+        """Whether it is in doubt now; None when it was claimed without doubt: one that came up since then stays."""
+        return self.decision.in_doubt or (False if self.report.claim.in_doubt else None)
+
 
 def resolve(report: Report, policy: Policy, *, can_look_up: bool | None) -> Result:
     """Decide a report."""

@@ -19,9 +19,11 @@ TITLES = {
     "in_doubt": "deliveries in doubt",
     "findings": "deliveries marked sent without evidence, or shown to be sent too late",
 }
+_SIZES = ((86400, "d"), (3600, "h"), (60, "m"))
 _ADVICE = {
     "our_credentials": "our credentials are refused, or cannot be read; correct them, then restart the workers",
     "our_server": "our own server does not do its work; look at it",
+    "no_channel": "no channel here sends it; configure one, or start a worker that has it",
     "our_account": "our account or sender may not send; look at the provider's page",
 }
 
@@ -136,7 +138,7 @@ def _faults(
         attempts = _count(count, "attempt", "attempts")
         yield Raise(name, f"{scheme}: {attempts} put off: {why}; nothing is lost meanwhile", now)
     for name, row in raised.items():
-        if name.startswith("our_") and name not in faults and now - row.seen >= settings.repeat.total_seconds():
+        if ":" in name and name not in faults and now - row.seen >= settings.repeat.total_seconds():
             yield Clear(name, f"over: {name}, not seen for {format_duration(settings.repeat)}")
 
 
@@ -148,4 +150,6 @@ def _count(amount: int, one: str, many: str) -> str:
 
 def _spelled(span: timedelta) -> str:
     """A time as an option takes it."""
-    return f"{span.total_seconds():g}s"
+    seconds = span.total_seconds()
+    size, unit = next((each for each in _SIZES if seconds % each[0] == 0), (1, "s"))
+    return f"{seconds / size:g}{unit}"

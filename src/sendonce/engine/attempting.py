@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from sendonce.channels.credentials import NONE, Credentials
@@ -90,9 +90,9 @@ class Attempting:
         checkpoint("sender.before_send")
         outcome = await channel.send(message, timeout=left)
         checkpoint("sender.after_send")
-        if type(outcome) is not Delivered:
+        if type(outcome) is not Delivered or outcome.sent_at is not None:
             outcome = _checked(outcome)
-        elif asking is not None and not outcome.notification_id:
+        if asking is not None and type(outcome) is Delivered and not outcome.notification_id:
             outcome = NO_ID
         return Attempted(outcome, known.cleared, known.cannot_be_asked)
 
@@ -125,7 +125,7 @@ async def ask(
     match answer:
         case Found(notification_id, sent_at):
             id = notification_id or claim.notification_id or message.token
-            return Known(Delivered(id, response="found by a look-up; not sent again", sent_at=sent_at))
+            return Known(_checked(Delivered(id, response="found by a look-up; not sent again", sent_at=sent_at)))
         case NoAnswer(code, text, again_in):
             return Known(_checked(Deferred(code, text, again_in)))
         case NotFound():
@@ -154,8 +154,12 @@ def _hopeless(claim: Claim) -> Outcome | None:
 
 
 def _checked(outcome: object) -> Outcome:
-    """A channel that answers with something else has sent, perhaps. A wait that is none is left out."""
+    """A channel that answers with something else has sent, perhaps. A wait or a time that is none is left out."""
     match outcome:
+        case Delivered(sent_at=moment) if moment is not None and not _is_likely(moment):
+            return replace(outcome, sent_at=None)
+        case Refused(code=code) | Failed(code=code) | Unknown(code=code) | Deferred(code=code) if type(code) is not str:
+            return _checked(replace(outcome, code=str(code)))
         case Failed(retry_after=wait) if wait is not None and not isinstance(wait, timedelta):
             return replace(outcome, retry_after=None)
         case Deferred(again_in=wait) if wait is not None and not isinstance(wait, timedelta):
@@ -163,3 +167,10 @@ def _checked(outcome: object) -> Outcome:
         case Delivered() | Accepted() | Refused() | Failed() | Unknown() | Deferred():
             return outcome
     return Unknown("bad_outcome", f"the channel answered with {type(outcome).__name__}")
+
+
+def _is_likely(moment: object) -> bool:
+    """Whether it can be when something was sent: what no calendar can hold could be neither written nor read again."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        return False
+    return moment.year >= 2000 and moment <= datetime.now(UTC) + timedelta(days=1)

@@ -37,13 +37,13 @@ class Breakers:
         self._longest = longest
         self._emit = emit
         self._failures: dict[str, int] = {}
-        self._known: set[str] = set()
+        self.known: set[str] = set()
         self._to_trip: dict[str, str | None] = {}
         self._to_ease: set[str] = set()
 
     def note(self, claim: Claim, outcome: Outcome) -> None:
         """An attempt has ended."""
-        if type(outcome) is Delivered and not self._failures and not self._known:
+        if type(outcome) is Delivered and not self._failures and not self.known:
             return
         room = room_of(claim)
         if room is None:
@@ -52,25 +52,25 @@ class Breakers:
             case Delivered() | Accepted() | Refused():
                 self._failures.pop(room, None)
                 self._to_trip.pop(room, None)
-                if room in self._known:
+                if room in self.known:
                     self._to_ease.add(room)
             case Failed(code=code) | Unknown(code=code) | Deferred(code=code) if code not in _OURS:
                 count = self._failures[room] = self._failures.get(room, 0) + 1
-                if count >= self._after or room in self._known:
+                if count >= self._after or room in self.known:
                     self._failures.pop(room)
                     self._to_ease.discard(room)
                     self._to_trip[room] = code
 
     def know(self, rooms: Iterable[str]) -> None:
         """These rooms have a breaker now."""
-        self._known = set(rooms)
+        self.known = set(rooms)
 
     async def apply(self) -> bool:
         """Write what was noted; True when there was something. What cannot be written is noted again by the next."""
         tripping, self._to_trip = self._to_trip, {}
         easing, self._to_ease = self._to_ease, set()
         for room, code in tripping.items():
-            self._known.add(room)
+            self.known.add(room)
             if await self._store.trip(room, pause=self._pause, longest=self._longest, code=code):
                 self._emit(Tripped(code=code))
         for room in sorted(easing):

@@ -85,6 +85,11 @@ class Fairness:
             if has_host(claim.address):
                 self.destinations.end(claim.destination, outcome, seconds)
 
+    def in_flight(self, room: str) -> int:
+        """How much of a room's destination or place is on its way."""
+        kind, _, name = room.partition(":")
+        return (self.places if kind == "place" else self.destinations).in_flight(name)
+
     def limits(self) -> Limits:
         """What may be claimed now."""
         return Limits(

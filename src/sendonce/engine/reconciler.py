@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from sendonce.channels.credentials import NONE, Credentials
+from sendonce.channels.faults import named
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
@@ -140,7 +141,7 @@ class Reconciler:
         except TimeoutError:
             known = Known(TIMED_OUT)
         except Exception as error:  # a channel's own fault; its text may hold what is secret
-            known = Known(Deferred("channel_error", type(error).__name__))
+            known = Known(Deferred("channel_error", named(error)))
         # Not at once, and not after a growing pause: who reconciles every minute must not keep it from being sent.
         outcome = known.answer or Deferred(LEFT, "nobody can tell: a worker sends it again", policy.first_delay)
         return Report(claim, lease.id, outcome, known.cleared, known.cannot_be_asked)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
+from sendonce.channels.faults import named
 from sendonce.domain.attempts import Claim, Report
 from sendonce.domain.outcomes import Deferred, Unknown
 from sendonce.domain.policies import Policy
@@ -151,7 +152,7 @@ class Sender:
                 raise
             return Report(claim, lease.id, Unknown("channel_error", "CancelledError"))  # raised by the channel itself
         except Exception as error:  # a channel's own fault: it may have sent, and its text may hold what is secret
-            return Report(claim, lease.id, Unknown("channel_error", type(error).__name__))
+            return Report(claim, lease.id, Unknown("channel_error", named(error)))
         finally:
             # Also when the channel has swallowed it: a count left behind would end the slot at a later exception.
             while slot.late and task is not None and task.cancelling():

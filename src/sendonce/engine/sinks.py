@@ -21,6 +21,7 @@ from sendonce.errors import ConfigError
 
 TYPE = "sendonce.alert"
 SECONDS = 10.0
+_CHANNEL = {"webhook": "it needs: pip install 'sendonce[http]'", "mail": "describe one with [mail] and [smtp]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,8 @@ def sinks_of(settings: AlertSettings, channels: Channels, namespace: str) -> lis
         if address is not None:
             channel = channels.find(address)
             if channel is None:
-                raise ConfigError(f"[alerts] {way}: this worker has no channel for {scheme_of(address)}:")
+                scheme = scheme_of(address)
+                raise ConfigError(f"[alerts] {way}: this worker has no channel for {scheme}:; {_CHANNEL[way]}")
             sinks.append(Sink(way, address, channel, namespace, credentials))
     return sinks
 

@@ -1,6 +1,7 @@
 """Which rooms to claim from, and how much: what waits there is let out as limits, rates and breakers allow."""
 
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sendonce.domain.destinations import place_of
@@ -63,7 +64,7 @@ class WaitingRooms:
         served = {name: place for place, name in enumerate(self._served)}
         self._rooms = {room.name: room for room in sorted(rooms, key=lambda room: served.get(room.name, -1))}
         self._served = [name for name in self._served if name in self._rooms]
-        self._breakers.know(room.name for room in rooms if room.breaker is not None)
+        self._know(rooms)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_SECONDS
             await self._store.forget_breakers(timedelta(seconds=FORGET_SECONDS))
@@ -90,24 +91,37 @@ class WaitingRooms:
             if claimed and left > 0 and _is_open(room):
                 self._rooms[name] = Room(name=name, waiting=left, breaker=room.breaker)
 
+    def _know(self, rooms: Sequence[Room]) -> None:
+        """A room that is not listed may be on another page, or empty because its probe is on its way."""
+        elsewhere = self._breakers.known.difference([room.name for room in rooms])
+        out = [name for name in elsewhere if self._fairness.in_flight(name)]
+        self._breakers.know([*out, *(room.name for room in rooms if room.breaker is not None)])
+
     async def _quota(self, room: Room, wanted: int) -> int:
         kind, _, name = room.name.partition(":")
-        if room.breaker is not None and room.breaker.allowance == 0:
-            return int(room.breaker.is_probe_due and await self._store.take_probe(room.name, self._hold))
         if kind == "place":
             wanted = min(wanted, self._fairness.places.left(name))
-            in_flight = self._fairness.places.in_flight(name)
         else:
             destination = f"subscription:{name}" if kind == "rate" else name
             wanted = min(wanted, self._fairness.destinations.left(destination))
             if has_host(destination):
                 wanted = min(wanted, self._fairness.places.left(place_of(destination)))
-            in_flight = self._fairness.destinations.in_flight(destination)
-        if room.breaker is not None:
-            wanted = min(wanted, room.breaker.allowance - in_flight)
-        if kind == "rate" and wanted > 0:
-            return await self._store.take_tokens(int(name), wanted)
-        return wanted
+        if room.breaker is None:
+            return await self._within_rate(int(name), wanted) if kind == "rate" else wanted
+        # What a breaker lets out does not wait for its rate any more, so that this is looked at here.
+        subscription = name.removeprefix("subscription:")
+        if room.breaker.allowance == 0:
+            wanted = min(wanted, int(room.breaker.is_probe_due))
+        else:
+            wanted = min(wanted, room.breaker.allowance - self._fairness.in_flight(room.name))
+        if subscription != name:
+            wanted = await self._within_rate(int(subscription), wanted)
+        # Last of all: a probe that could not be sent now would be nobody's for a while.
+        is_ours = wanted > 0 and (_is_open(room) or await self._store.take_probe(room.name, self._hold))
+        return wanted if is_ours else 0
+
+    async def _within_rate(self, subscription_id: int, wanted: int) -> int:
+        return await self._store.take_tokens(subscription_id, wanted) if wanted > 0 else 0
 
 
 def _is_open(room: Room) -> bool:

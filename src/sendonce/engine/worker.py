@@ -25,7 +25,7 @@ from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
 SETTLE_LIMIT = 1000
 QUICKEST_POLL = 0.01
 GATHER_SECONDS = 0.02
-GATHER_RESULTS_SECONDS = 0.02
+GATHER_RESULTS_SECONDS = 0.01
 AFTER_CUT_SECONDS = 5.0
 
 
@@ -49,6 +49,7 @@ class Worker:
         self._slot_free = asyncio.Event()
         self._stop = asyncio.Event()
         self._settling = 0
+        self._is_rooms_turn = False
         self._finished = 0
         self._in_doubt = 0
         self._on_settled = on_settled
@@ -123,25 +124,35 @@ class Worker:
     async def _claim(self, wanted: int) -> int:
         """Lease and hand to the sender; how many rows were looked at, parked ones included.
 
-        What waits in rooms gets up to half of the slots, so that it does not hold up what is due.
+        What waits in rooms gets up to half of the slots, and a single one in turn, so that it does not hold up what is
+        due.
         """
         await self._waiting.look()
-        lease = self._config.lease
-        out = 0
-        if quotas := await self._waiting.quotas(max(1, wanted // 2)):
-            begun = time.monotonic()
-            limits = self._fairness.limits()
-            started = await self._orchestrator.start_waiting(self._worker_id, quotas, lease, limits)
-            out = self._take(started, begun)
-            self._waiting.taken(quotas, out)
-            if out >= wanted:
-                return out
+        self._is_rooms_turn = not self._is_rooms_turn
+        out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn))
+        if out >= wanted:
+            return out
         begun = time.monotonic()
-        started = await self._orchestrator.start(self._worker_id, wanted - out, lease, self._fairness.limits())
+        limits = self._fairness.limits()
+        started = await self._orchestrator.start(self._worker_id, wanted - out, self._config.lease, limits)
         out += self._take(started, begun)
         if started.parked:
             self._waiting.look_soon()
             return wanted
+        if not out and wanted == 1 and not self._is_rooms_turn:
+            return await self._claim_waiting(1)
+        return out
+
+    async def _claim_waiting(self, wanted: int) -> int:
+        """The same out of rooms."""
+        quotas = await self._waiting.quotas(wanted)
+        if not quotas:
+            return 0
+        begun = time.monotonic()
+        limits = self._fairness.limits()
+        started = await self._orchestrator.start_waiting(self._worker_id, quotas, self._config.lease, limits)
+        out = self._take(started, begun)
+        self._waiting.taken(quotas, out)
         return out
 
     def _take(self, started: Started, begun: float) -> int:
@@ -202,6 +213,7 @@ class Worker:
         """Settle whatever has come in, again and again: what arrives meanwhile makes the next group."""
         while True:
             await self._reported.wait()
+            await asyncio.sleep(0)  # what has come in at the same moment is taken along
             if len(self._reports) < self._sender.busy // 2:
                 await asyncio.sleep(GATHER_RESULTS_SECONDS)  # more are about to come in: one write for all of them
             batch, self._reports = self._reports[:SETTLE_LIMIT], self._reports[SETTLE_LIMIT:]

@@ -136,7 +136,8 @@ def _faults(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
             [
                 f"{outcome.code}:{scheme_of(result.report.claim.address)}"
                 for result in results
-                if type(outcome := result.report.outcome) is Deferred and outcome.code.startswith("our_")
+                if type(outcome := result.report.outcome) is Deferred
+                and (outcome.code.startswith("our_") or outcome.code == "no_channel")
             ]
         ).items()
     )

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from sendonce.channels.credentials import NONE, Credentials
+from sendonce.channels.faults import named
 from sendonce.channels.protocol import Asking, Message, memory_of
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim
@@ -193,7 +194,7 @@ class _Checking:
         except TimeoutError:
             return NoAnswer("look_up_timeout")
         except Exception as error:  # a channel's own fault; its text may hold what is secret
-            return NoAnswer("channel_error", type(error).__name__)
+            return NoAnswer("channel_error", named(error))
 
     async def _claim(self, delivery: DeliveryRow, subscription: SubscriptionRow | None) -> Claim:
         """The delivery as a channel sees it, without its content: that is not needed to ask, and may be gone."""

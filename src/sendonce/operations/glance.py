@@ -4,8 +4,9 @@ from datetime import timedelta
 
 from sendonce.domain.durations import format_duration
 from sendonce.operations.scopes import spelled
+from sendonce.operations.subscriptions import HeldBack
 from sendonce.operations.wording import counted, dated, one_line
-from sendonce.stores.records import AlertRow, Status, StopRow
+from sendonce.stores.records import ROOM_CAP, AlertRow, Status, StopRow
 
 DUE_FOR_LONG = timedelta(seconds=30)
 STALLED_AFTER = timedelta(minutes=5)
@@ -32,6 +33,15 @@ def warnings(status: Status) -> list[str]:
 def alert_sentence(alert: AlertRow, status: Status) -> str:
     """dead_letters since …: 3 dead letters wait for a person; see: sendonce dead-letters list."""
     return f"{one_line(alert.name)} since {dated(alert.raised_at, status.now)}: {one_line(alert.message)}"
+
+
+def held_sentence(held: HeldBack) -> str:
+    """12 wait for subscription 42, which is paused (maintenance); go on with: sendonce subscriptions resume 42."""
+    row = held.subscription
+    why = f" ({one_line(row.state_reason)})" if row.state_reason else ""
+    amount = f"{ROOM_CAP:,} or more wait" if held.waiting >= ROOM_CAP else counted(held.waiting, "waits", "wait")
+    go_on = f"go on with: sendonce subscriptions resume {row.id}"
+    return f"{amount} for subscription {row.id}, which is {row.state}{why}; {go_on}"
 
 
 def stop_sentence(stop: StopRow, status: Status) -> str:

@@ -15,6 +15,8 @@ from sendonce.stores.records import (
     SubscriptionRow,
 )
 
+HELD = "held"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
@@ -48,8 +50,9 @@ class Known:
 
     @property
     def doubtful(self) -> AttemptRow | None:
-        """The last attempt that nobody knows the end of."""
-        return next((each for each in reversed(self.attempts) if each.outcome in ("Unknown", "Accepted")), None)
+        """The last attempt that nobody knows the end of. One that was held has sent nothing: the doubt is older."""
+        unclear = [each for each in self.attempts if each.outcome in ("Unknown", "Accepted")]
+        return next((each for each in reversed(unclear) if each.error_code != HELD), None)
 
     @property
     def attestation(self) -> str | None:

@@ -8,11 +8,15 @@ from sendonce.stores.records import ROOM_CAP, Room
 
 def room_sentence(room: Room, now: datetime) -> str:
     """9,950 wait for https://…: it fails (http_503) since …; the next probe is due in 20s."""
-    kind, _, name = room.name.partition(":")
     amount = f"{ROOM_CAP:,} or more" if room.waiting >= ROOM_CAP else f"{room.waiting:,}"
-    whom = f"the rate of subscription {name}" if kind == "rate" else one_line(name)
     verb = "waits" if room.waiting == 1 else "wait"
-    return f"{amount} {verb} for {whom}: {why(room, now)}"
+    return f"{amount} {verb} for {whom(room)}: {why(room, now)}"
+
+
+def whom(room: Room) -> str:
+    """What those in this room wait for."""
+    kind, _, name = room.name.partition(":")
+    return f"the rate of subscription {name}" if kind == "rate" else one_line(name)
 
 
 def why(room: Room, now: datetime) -> str:

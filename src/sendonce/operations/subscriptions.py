@@ -12,7 +12,7 @@ from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.operations.desk import Desk
 from sendonce.stores.ports import ReadStore
-from sendonce.stores.records import KeptSecret, SubscriptionRow
+from sendonce.stores.records import ROOMS_SHOWN, KeptSecret, SubscriptionRow
 
 ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
 # What its deliveries can wait for, and the beginnings of the rooms they wait in.
@@ -38,6 +38,14 @@ class Standing:
     subscription: SubscriptionRow
     secrets: tuple[KeptSecret, ...]
     waiting: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """A subscription that is not active, and how many deliveries wait for that to change."""
+
+    subscription: SubscriptionRow
+    waiting: int
 
 
 def new_subscription(
@@ -116,6 +124,13 @@ async def look(store: ReadStore, subscription_id: int) -> Standing:
         secrets=tuple(await store.kept_secrets(subscription_id)),
         waiting={reason: waiting[room] for reason, room in zip(ROOMS, rooms, strict=True) if waiting[room]},
     )
+
+
+async def held_back(store: ReadStore) -> list[HeldBack]:
+    """Those that are paused or disabled while something waits for them; only the first ones, where there are many."""
+    rows = {f"{ROOMS['resume']}{each.id}": each for each in await store.subscriptions(None) if each.state != ACTIVE}
+    waiting = await store.waiting_in(list(rows)) if rows else {}
+    return [HeldBack(subscription=rows[room], waiting=waiting[room]) for room in rows if waiting[room]][:ROOMS_SHOWN]
 
 
 async def standing(store: ReadStore, subscription_id: int) -> SubscriptionRow:

@@ -5,11 +5,12 @@ from typing import assert_never
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.durations import format_duration
 from sendonce.operations.known import Known
-from sendonce.operations.rooms import why
+from sendonce.operations.rooms import whom, why
 from sendonce.operations.scopes import spelled
-from sendonce.operations.wording import ago, dated, one_line, ordinal, until
+from sendonce.operations.wording import ago, counted, dated, one_line, ordinal, until
 from sendonce.stores.records import AttemptRow, DeadLetterRow
 
+BY_A_PERSON = ": a person put all that was open in doubt (sendonce doubt --open)"
 NO_WORKER = "no worker is alive; start one with: sendonce worker"
 
 
@@ -50,7 +51,7 @@ def _doubt(known: Known) -> list[str]:
         return []
     attempt = known.doubtful
     if attempt is None:
-        return ["it may have been sent by an earlier generation"]
+        return [f"it may have been sent{' by an earlier generation' if known.delivery.generation else BY_A_PERSON}"]
     if attempt.outcome == "Accepted":
         return [f"attempt {attempt.attempt} was accepted by the other side but is not confirmed"]
     return [f"it may have been sent: attempt {attempt.attempt} ended without an answer ({error_text(attempt)})"]
@@ -78,8 +79,8 @@ def _next_when_open(known: Known) -> list[str]:
 def _waiting(known: Known) -> str:
     if known.room is None:
         return f"it waits for its turn ({one_line(known.delivery.parked_on or '')})"
-    others = f" with {known.room.waiting - 1:,} others" if known.room.waiting > 1 else ""
-    return f"it waits{others}: {why(known.room, known.now)}; no attempt is spent on that"
+    others = f" with {counted(known.room.waiting - 1, 'other')}" if known.room.waiting > 1 else ""
+    return f"it waits{others} for {whom(known.room)}: {why(known.room, known.now)}; no attempt is spent on that"
 
 
 def _action(known: Known, number: str) -> str:

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sendonce.receiving.desk import MAIL, Desk
+from sendonce.receiving.desk import MAIL, Answer, Desk
 from sendonce.receiving.memory import Arrival
 
 LARGEST_MAIL = 32 * 1024 * 1024
@@ -21,6 +21,7 @@ class Sink:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._taking: set[asyncio.Task[Answer]] = set()
         self.connections: WeakSet[SMTP] = WeakSet()
 
     def __call__(self) -> SMTP:
@@ -32,7 +33,13 @@ class Sink:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         """What aiosmtpd asks for every mail, by this name."""
         transport = server.transport
-        answer = await self._desk.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
+        taking = asyncio.create_task(
+            self._desk.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
+        )
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        # aiosmtpd cuts this off when the sender hangs up: what became of the mail is to be told all the same.
+        answer = await asyncio.shield(taking)
         if answer.status is None:
             if transport is not None:
                 cast(asyncio.WriteTransport, transport).abort()

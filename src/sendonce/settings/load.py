@@ -29,7 +29,7 @@ def load(path: Path | None, environment: Mapping[str, str]) -> Settings:
         guard=tables.guard(file.table("network"), environment),
         sealer=tables.sealer(file.table("secrets"), environment),
         webhook_secret=tables.webhook_secret(file.table("webhooks")),
-        profiles=tuple(tables.profile(name, table) for name, table in file.inner("http")),
+        profiles=tables.profiles(file.inner("http")),
         mail=tables.mail(file, environment),
         apprise=tuple(tables.apprise(name, table) for name, table in file.inner("apprise")),
         alerts=tables.alerts(file.table("alerts")),
@@ -65,7 +65,7 @@ class _File:
         for each, values in self._values(name).items():
             if not isinstance(values, dict):
                 raise ConfigError(
-                    f"{self._source.label}: {each} must stand in a table of its own, like [{name}.{each}]"
+                    f"{self._source.label}: [{name}] needs a name of yours: write [{name}.NAME] above {each}"
                 )
             found.append((each, Table(self._source, f"[{name}.{each}]", values, tables.KEYS[name])))
         return found

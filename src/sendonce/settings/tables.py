@@ -1,6 +1,6 @@
 """What each table of the settings file becomes. A part that needs another package is imported only when it is used."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SMTP_URL = "SENDONCE_SMTP_URL"
 SENDER = "SENDONCE_MAIL_SENDER"
+MISSING_SENDER = f'is missing; write sender = "Shop <shop@example.com>", or set {SENDER}'
 # Every table with its keys; those of http and apprise stand in tables of their own, like [http.shop].
 KEYS = {
     "network": ("allow",),
@@ -65,7 +66,10 @@ def guard(table: Table, environment: Mapping[str, str]) -> Guard:
 def sealer(table: Table, environment: Mapping[str, str]) -> Sealer:
     """What seals secrets at rest, with the keys of the environment, else those of the file; the newest first."""
     if named := _split(environment.get(SECRET_KEYS, "")):
-        return Sealer(named)
+        try:
+            return Sealer(named)
+        except ConfigError as error:
+            raise ConfigError(f"{SECRET_KEYS}: {error}") from None
     with table.reading("keys"):
         return Sealer([key for text in table.secrets("keys") for key in _split(text)])
 
@@ -77,6 +81,17 @@ def webhook_secret(table: Table, key: str = "secret") -> str | None:
         with table.reading(key):
             key_of(secret)
     return secret
+
+
+def profiles(named: Sequence[tuple[str, Table]]) -> "tuple[HttpProfile, ...]":
+    """The HTTP endpoints with names; two cannot serve the same addresses."""
+    found: dict[str, HttpProfile] = {}
+    for name, table in named:
+        made = profile(name, table)
+        if made.url in found:
+            table.refuse("url", f"is that of [http.{found[made.url].name}] too; leave one of them out")
+        found[made.url] = made
+    return tuple(found.values())
 
 
 def profile(name: str, table: Table) -> "HttpProfile":
@@ -106,7 +121,7 @@ def mail(tables: Tables, environment: Mapping[str, str]) -> MailSettings | None:
     if "mail" not in tables and not described:
         return None
     through = table.choice("through", WAYS, described[0] if len(described) == 1 else "smtp")
-    sender = table.text("sender") or environment.get(SENDER, "").strip() or table.refuse("sender", "is missing")
+    sender = table.text("sender") or environment.get(SENDER, "").strip() or table.refuse("sender", MISSING_SENDER)
     policy = table.policy()
     match through:
         case "smtp":

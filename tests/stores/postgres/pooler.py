@@ -6,6 +6,7 @@ transactions of one client the second is never where the first was: named statem
 """
 
 import asyncio
+import os
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,7 @@ _CANCEL = 80877102
 _ENCRYPTION = (80877103, 80877104)
 _ROUND_TRIPS = (b"Q", b"S")  # a simple query, and the sync that ends extended ones: each is answered by "ready"
 _READY = b"Z"
+_KEY = b"K"
 # What PgBouncer lets a client choose for itself; anything else is refused.
 _ALLOWED = {"user", "database", "application_name", "client_encoding", "datestyle", "timezone"}
 
@@ -92,7 +94,8 @@ class Pooler:
         self._greeting = []
         while (message := await wire.receive()).kind != _READY:
             assert message.kind != b"E", message.body
-            self._greeting.append(message)
+            # A key to cancel by is each client's own: the server's would cancel what somebody else is doing there.
+            self._greeting.append(Message(_KEY, os.urandom(8)) if message.kind == _KEY else message)
         return wire
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -11,7 +11,7 @@ UNREADABLE = "unreadable"
 
 
 def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, str | None]:
-    """The values of settle. `bare` leaves out every text from outside: the database has refused one."""
+    """The values of settle. `bare` leaves out every text and time from outside: the database has refused one."""
     reports = [result.report for result in results]
     decisions = [result.decision for result in results]
     columns = {
@@ -30,6 +30,7 @@ def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, st
         kinds = [type(outcome).__name__ for outcome in outcomes]
     ids = [] if bare else [notification_id_of(outcome) for outcome in outcomes]
     responses = [] if bare else [outcome.response for outcome in outcomes]
+    times = [] if bare else [sent_at_of(outcome) for outcome in outcomes]
     return columns | {
         "outcomes": array(kinds),
         "codes": array(_cleaned(codes, CODE_LENGTH)),
@@ -39,8 +40,8 @@ def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, st
         "states": array([None if each.delay is None and each.reason is None else each.to.value for each in decisions]),
         "waits": array([None if each.delay is None else each.delay.total_seconds() for each in decisions]),
         "reasons": array([None if each.reason is None else each.reason.value for each in decisions]),
-        "doubts": array([each.in_doubt or None for each in decisions]),
-        "times": array([sent_at_of(outcome) for outcome in outcomes]),
+        "doubts": array([each.doubt for each in results]),
+        "times": array(times),
         "deferrals": array([1 if each.deferred else None for each in decisions]),
     }
 

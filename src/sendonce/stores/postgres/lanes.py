@@ -39,6 +39,11 @@ _PASSING = (
 )
 
 
+# A statement that was prepared is not there any more, or not as it was: a pooler came in between, or a migration.
+_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.FeatureNotSupported)
+PREPARE_AFTER = 2
+
+
 class BadValue(StoreError):
     """The database refused a value, not the rules: somebody's text or number is out of its range."""
 
@@ -58,7 +63,7 @@ async def translated() -> AsyncIterator[None]:
         raise BadValue(f"the database refused a value ({type(error).__name__})") from None
     except UnicodeError:
         raise BadValue("the database refused a value (not UTF-8)") from None
-    except _PASSING as error:
+    except (*_PASSING, *_UNPREPARED) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except (TimeoutError, OSError) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({type(error).__name__})") from None
@@ -78,11 +83,25 @@ async def connect(url: str) -> Connection:
     )
 
 
-class Lane:
-    """One connection, opened when it is first used and again after it was lost. Calls queue up."""
+async def is_direct(connection: Connection) -> bool:
+    """True when nobody stands between us and the server: the process that we were told of is the one that answers.
 
-    def __init__(self, url: str) -> None:
+    A pooler that gives a transaction to any of its connections names a process of its own, or none.
+    """
+    cursor = await connection.execute("select pg_backend_pid()")
+    row = await cursor.fetchone()
+    return row is not None and row[0] == connection.info.backend_pid
+
+
+class Lane:
+    """One connection, opened when it is first used and again after it was lost. Calls queue up.
+
+    One that `prepares` has the server keep its plans, where that is the server itself.
+    """
+
+    def __init__(self, url: str, *, prepares: bool = False) -> None:
         self._url = url
+        self._prepares = prepares
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -92,9 +111,15 @@ class Lane:
         async with self._turn, translated(), asyncio.timeout(CALL_SECONDS):
             if self._connection is None or self._connection.closed:
                 self._connection = await connect(self._url)
+                if self._prepares and await is_direct(self._connection):
+                    self._connection.prepare_threshold = PREPARE_AFTER
             try:
                 yield self._connection
             except (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError, asyncio.CancelledError):
+                await self._drop()
+                raise
+            except _UNPREPARED:
+                self._prepares = False
                 await self._drop()
                 raise
 
@@ -123,8 +148,8 @@ class Lanes:
     """The connections of one store, by what waits for what: claims, results and leases never wait for each other."""
 
     def __init__(self, url: str) -> None:
-        self.claims = Lane(url)
-        self.results = Lane(url)
+        self.claims = Lane(url, prepares=True)
+        self.results = Lane(url, prepares=True)
         self.leases = Lane(url)
         self.people = Lane(url)
 

@@ -45,7 +45,8 @@ class Holders(NamedTuple):
         for name in (f"destination:{destination}", f"place:{place_of(address)}") if self.breakers else ():
             if name in self.breakers and name != room:
                 return name
-        held = None if rate is None else f"rate:{subscription_id}"
+        # A rate does not hold what a breaker lets out: who waits for both would go from one to the other for ever.
+        held = None if rate is None or room in self.breakers else f"rate:{subscription_id}"
         return None if held == room else held
 
 

@@ -89,7 +89,7 @@ def _judge(transaction: Transaction, report: Report, seen: Mapping[tuple[int, in
 
 
 def _fill(transaction: Transaction, results: Sequence[Result]) -> None:
-    """Bring the results to where statements can reach them. One that cannot be kept goes in without its texts."""
+    """Bring the results to where statements can reach them. One that cannot be kept goes in bare."""
     transaction.change("clear_results")
     try:
         transaction.change_many(_ADD_RESULT, [_row(result, transaction.now) for result in results])
@@ -118,9 +118,9 @@ def _row(result: Result, now: int, *, bare: bool = False) -> Row:
         *texts,
         decision.to.value,
         int(decision.deferred),
-        int(decision.in_doubt),
+        result.doubt,
         None if decision.delay is None else now + microseconds(decision.delay),
-        None if (moment := sent_at_of(outcome)) is None else stamp(moment),
+        None if bare or (moment := sent_at_of(outcome)) is None else stamp(moment),
         None if decision.reason is None else decision.reason.value,
     )
 

@@ -356,24 +356,69 @@ create function sendonce_place(address text) returns text language sql immutable
               else split_part(address, ':', 1) end
 $$;
 
+-- Which of these candidates of a claim, given in the order in which they are to go, are held back: by a subscription, a stop,
+-- a breaker or a rate, but for the room they are taken from; or because no more are left for their destination or place.
+-- A rate does not hold what a breaker lets out: who waits for both would go from one to the other for ever.
+-- A function for the same reason as above: most of the claim's planning would be for this.
+create function sendonce_held(
+  ids bigint[], event_ids bigint[], subscription_ids bigint[], destinations text[], rooms text[],
+  each int, each_place int, known text[], lefts int[], known_places text[], place_lefts int[])
+  returns bigint[] language plpgsql stable as $$
+declare
+  has_stops boolean := exists (select 1 from sendonce_stops);
+  has_breakers boolean := exists (select 1 from sendonce_breakers);
+begin
+  return (
+    with r as materialized (
+      select w.id, w.event_id, w.subscription_id, w.destination, w.room, w.nth,
+             sendonce_place(coalesce(s.destination, w.destination)) as place,
+             coalesce(s.destination, w.destination) like '%://%' as has_host,
+             coalesce(s.state in ('paused', 'disabled'), false) as is_shut,
+             s.rate is not null and w.room is distinct from 'rate:' || w.subscription_id as has_rate
+        from unnest(ids, event_ids, subscription_ids, destinations, rooms) with ordinality
+               as w(id, event_id, subscription_id, destination, room, nth)
+        left join lateral (
+          select n.destination, n.state, n.rate from sendonce_subscriptions n
+           where n.id = w.subscription_id offset 0) s on true
+    ),
+    k as (
+      select r.id,
+             r.is_shut
+             or (r.has_rate and not (has_breakers and exists (select 1 from sendonce_breakers b where b.room = r.room)))
+             or (has_stops and sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null)
+             or (has_breakers and exists (
+                   select 1 from sendonce_breakers b
+                    where b.room in ('destination:' || r.destination, 'place:' || r.place)
+                      and b.room is distinct from r.room))
+             or (r.place <> '' and row_number() over (partition by r.place order by r.nth)
+                 > coalesce(p.remaining, each_place))
+             or (r.has_host and row_number() over (partition by r.destination order by r.nth)
+                 > coalesce(d.remaining, each)) as is_held
+        from r
+        left join unnest(known, lefts) as d(name, remaining) on d.name = r.destination
+        left join unnest(known_places, place_lefts) as p(name, remaining) on p.name = r.place
+    )
+    select array_agg(k.id) from k where k.is_held);
+end $$;
+
 -- Parks what must not be sent now, each on the first thing that holds it: a subscription that is not active or a stop,
--- under a share lock (a resume either waits for this, or is seen here); a breaker; a subscription's rate; a destination
--- or a place that has as many on their way as it may. Runs with its owner's rights, so that the orchestrator can lock a
--- subscription it may not change.
+-- under a share lock (a resume either waits for this, or is seen here; what holds since then is not locked, and left for
+-- the next time); a breaker; a subscription's rate; a destination or a place that has as many on their way as it may.
+-- Runs with its owner's rights, so that the orchestrator can lock a subscription it may not change.
 create function sendonce_park(wanted bigint[], full_destinations text[], full_places text[], from_room text)
   returns bigint language plpgsql security definer set search_path from current as $$
 declare
+  shut bigint[] := array(
+    select s.id from sendonce_subscriptions s
+     where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
+       and s.state in ('paused', 'disabled') order by s.id for share);
+  stopped text[] := array(select s.scope || ':' || s.value from sendonce_stops s order by s.scope, s.value for share);
   parked bigint;
 begin
-  perform 1 from sendonce_subscriptions s
-    where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
-      and s.state in ('paused', 'disabled') order by s.id for share;
-  perform 1 from sendonce_stops s order by s.scope, s.value for share;
-
   with h as materialized (
     select d.id,
-           case when s.state in ('paused', 'disabled') then 'subscription:' || s.id
-                when sendonce_stop_of(d.event_id, d.subscription_id, d.destination) is not null
+           case when s.id = any(shut) then 'subscription:' || s.id
+                when sendonce_stop_of(d.event_id, d.subscription_id, d.destination) = any(stopped)
                 then 'stop:' || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
                 when exists (select 1 from sendonce_breakers b where b.room = 'destination:' || d.destination)
                 then 'destination:' || d.destination

@@ -7,35 +7,15 @@ f as materialized (
 )
 
 -- part: hold
--- Which of the candidates c, with their place, are held back: oldest first, within what each destination and place has
--- left.
-r as materialized (
-  select c.id, c.place, c.next_attempt_at, c.event_id, c.subscription_id, c.destination, c.room,
-         sendonce_place(coalesce(s.destination, c.destination)) as spot,
-         coalesce(s.destination, c.destination) like '%://%' as has_host,
-         coalesce(s.state in ('paused', 'disabled') or (s.rate is not null and c.room is distinct from 'rate:' || c.subscription_id),
-                  false) as shut
+-- Which of the candidates c are held back.
+y as materialized (
+  select sendonce_held(
+           array_agg(c.id), array_agg(c.event_id), array_agg(c.subscription_id), array_agg(c.destination), array_agg(c.room),
+           :each::int, :each_place::int, :destinations::text[], :lefts::int[], :places::text[], :place_lefts::int[]) as ids
     from c
-    left join lateral (
-      select n.destination, n.state, n.rate from sendonce_subscriptions n where n.id = c.subscription_id offset 0) s on true
 ),
 k as materialized (
-  select r.id, r.place, r.next_attempt_at,
-         r.shut
-         or case when not (select exists (select 1 from sendonce_stops)) then false
-                 else sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null end
-         or case when not (select exists (select 1 from sendonce_breakers)) then false
-                 else exists (
-                   select 1 from sendonce_breakers b
-                    where b.room in ('destination:' || r.destination, 'place:' || r.spot)
-                      and b.room is distinct from r.room) end
-         or (r.spot <> '' and row_number() over (partition by r.spot order by r.next_attempt_at, r.id)
-             > coalesce(p.remaining, :each_place::int))
-         or (r.has_host and row_number() over (partition by r.destination order by r.next_attempt_at, r.id)
-             > coalesce(b.remaining, :each::int)) as held
-    from r
-    left join unnest(:destinations::text[], :lefts::int[]) as b(name, remaining) on b.name = r.destination
-    left join unnest(:places::text[], :place_lefts::int[]) as p(name, remaining) on p.name = r.spot
+  select c.id, c.place, c.next_attempt_at, coalesce(c.id = any(y.ids), false) as held from c cross join y
 )
 
 -- part: lease
@@ -195,7 +175,7 @@ d as (
      set status = x.s,
          attempt_count = t.attempt_count + 1,
          deferred_count = t.deferred_count + coalesce(x.p, 0),
-         in_doubt = coalesce(x.q, false),
+         in_doubt = coalesce(x.q, t.in_doubt and x.s <> 'Completed'),
          next_attempt_at = now() + x.w * interval '1 second',
          final_error_code = coalesce(x.c, t.final_error_code),
          notification_id = coalesce(x.n, t.notification_id),

@@ -109,7 +109,7 @@ create temp table if not exists results (
   response text,
   to_status text not null,
   deferred integer not null,
-  in_doubt integer not null,
+  in_doubt integer,
   next_attempt_at integer,
   sent_at integer,
   reason text,
@@ -147,7 +147,8 @@ delete from temp.results where delivery_id = :delivery_id and attempt = :attempt
 update sendonce_deliveries as d
    set (status, attempt_count, deferred_count, in_doubt, next_attempt_at, final_error_code, notification_id, notified_at,
         updated_at) = (
-         select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred, r.in_doubt, r.next_attempt_at,
+         select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred,
+                coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'), r.next_attempt_at,
                 coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
                 case when r.to_status = 'Completed' then coalesce(r.sent_at, :now) end, :now
            from temp.results r

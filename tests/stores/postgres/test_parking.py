@@ -1,0 +1,59 @@
+"""Parking, between two of its own statements: whoever holds something then, and lets it go, loses nothing."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import pytest
+
+from sendonce.stores.ports import Store
+from tests.given import HOLD, WORKER, given_event
+from tests.processes import until_async
+from tests.stores.databases import PostgresDatabase
+
+PARK = "select sendonce_park(array(select id from sendonce_deliveries), '{}', '{}', null)"
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+Act = Callable[[Store, int], Awaitable[object]]
+
+
+async def pause(store: Store, subscription_id: int) -> object:
+    return await store.set_subscription_state(subscription_id, "paused", operator="ada", reason=None)
+
+
+async def unpause(store: Store, subscription_id: int) -> object:
+    return await store.set_subscription_state(subscription_id, "active", operator="ada", reason=None)
+
+
+async def stop(store: Store, _: int) -> object:
+    return await store.stop("channel", "https", operator="ada", reason=None)
+
+
+async def resume(store: Store, _: int) -> object:
+    return await store.resume("channel", "https", operator="ada")
+
+
+@pytest.mark.parametrize(("hold", "let_go"), [(pause, unpause), (stop, resume)])
+async def test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten(
+    database: PostgresDatabase, store: Store, hold: Act, let_go: Act
+) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", types=["*"], destination="https://hook.example/", policy=None, description=None, operator="ada"
+    )
+    given_event(database)
+    await store.stop("tenant", "acme", operator="ada", reason=None)
+    with psycopg.connect(database.url) as parker, psycopg.connect(database.url) as lifter:
+        lifter.execute("delete from sendonce_stops where scope = 'tenant'")
+        parking = threading.Thread(target=parker.execute, args=(PARK,))
+        parking.start()
+        await until_async(lambda: database.one(WAITING) == 1, "the parker to wait for the stop that is being lifted")
+        await hold(store, subscription_id)
+        lifter.commit()
+        await asyncio.to_thread(parking.join)
+        letting_go = asyncio.ensure_future(let_go(store, subscription_id))
+        await asyncio.wait([letting_go], timeout=0.3)
+        parker.commit()
+        await letting_go
+
+    assert (await store.start(WORKER, 10, HOLD)).lease is not None, "nothing holds it any more"
