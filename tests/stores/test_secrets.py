@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.errors import NotFound, SendonceError
+from sendonce.errors import NotAllowed, NotFound, SendonceError
 from sendonce.sealing import Sealer, new_key
 from sendonce.stores.ports import Store
 from tests.stores.databases import Database, SqliteDatabase
@@ -172,6 +172,20 @@ async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Dat
     assert secret not in stored
     assert secret.hex().encode() not in stored
     assert [sealer.open(each) for each in await signing(store, subscription_id)] == [secret]
+
+
+async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Database, store: Store) -> None:
+    """Somebody has forgotten the key: nothing is written, and the sentence says what to do."""
+    sealed, plain = Sealer([new_key()]).seal(b"whsec_first"), Sealer().seal(b"whsec_second")
+    subscription_id = await subscribe(store, signing=sealed)
+
+    with pytest.raises(NotAllowed, match="SENDONCE_SECRET_KEYS"):
+        await rotate(store, subscription_id, plain)
+    with pytest.raises(NotAllowed, match="SENDONCE_SECRET_KEYS"):
+        await subscribe(store, signing=plain)
+
+    assert in_table(database) == [sealed]
+    assert len(database.rows("subscriptions")) == 1
 
 
 async def test_sealing_anew_leaves_nothing_that_the_old_key_or_no_key_opens(database: Database, store: Store) -> None:

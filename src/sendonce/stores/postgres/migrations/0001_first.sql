@@ -332,6 +332,22 @@ end $$;
 create trigger attempts_follow_each_other after insert on sendonce_attempts for each row
   when (new.attempt > 1) execute function sendonce_check_attempt();
 
+-- Where one secret is encrypted, none is stored in plain: somebody has forgotten the key. With its owner's rights, because
+-- who may store a secret may not read one.
+create function sendonce_refuse_plain_secret() returns trigger language plpgsql security definer
+  set search_path from current as $$
+begin
+  perform 1 from sendonce_subscription_secrets s where substring(s.secret from 1 for 7) = 'sealed:'::bytea;
+  if found then
+    raise exception 'the secrets of this database are encrypted: put their key into SENDONCE_SECRET_KEYS'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+revoke execute on function sendonce_refuse_plain_secret() from public;
+create trigger secrets_stay_sealed after insert on sendonce_subscription_secrets for each row
+  when (substring(new.secret from 1 for 7) <> 'sealed:'::bytea) execute function sendonce_refuse_plain_secret();
+
 -- The stop that holds a delivery back, as scope:value, or null. A function, because it is planned only where it is called:
 -- written out in the claim it took half of that statement's planning, and nearly always there is no stop.
 create function sendonce_stop_of(of_event bigint, of_subscription bigint, of_destination text) returns text

@@ -259,6 +259,12 @@ create trigger finished_attempts_are_frozen before update on sendonce_attempts
   when old.status in ('Completed', 'Failed')
 begin select raise(abort, 'sendonce_attempts: update is not allowed on this row (rule finished_attempts_are_frozen)'); end;
 
+-- Where one secret is encrypted ("sealed:"), none is stored in plain: somebody has forgotten the key.
+create trigger secrets_stay_sealed before insert on sendonce_subscription_secrets
+  when substr(new.secret, 1, 7) <> x'7365616c65643a'
+   and exists (select 1 from sendonce_subscription_secrets where substr(secret, 1, 7) = x'7365616c65643a')
+begin select raise(abort, 'the secrets of this database are encrypted: put their key into SENDONCE_SECRET_KEYS'); end;
+
 create trigger open_deliveries_stay before delete on sendonce_deliveries
   when old.status not in ('Completed', 'DeadLettered')
 begin select raise(abort, 'sendonce_deliveries: delete is not allowed on this row (rule open_deliveries_stay)'); end;
