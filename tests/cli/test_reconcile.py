@@ -186,7 +186,9 @@ def test_everything_open_is_put_in_doubt_and_logged(cli: Cli) -> None:
 
     assert refused.code == 1
     assert "1 worker alive (host:7): stop first, or add --even-if-running" in refused.err
-    assert ran.out == "2 open deliveries put in doubt: ask now with: sendonce reconcile\n"
+    assert (
+        ran.out == "2 open deliveries put in doubt; workers ask about them after 5m; ask now with: sendonce reconcile\n"
+    )
     assert in_doubt(cli) == 2
     assert cli("doubt", "--open", *WHY, "--even-if-running", "--json").json == {"changed": 0}
 

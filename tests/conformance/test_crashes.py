@@ -209,7 +209,7 @@ def test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_agai
     scene.database = backup
     scene.publish(scene.asked, EACH + 1)
 
-    opened = scene.run("doubt", "--open", "--reason", "restored from a backup", "--json").json
+    opened = scene.run("doubt", "--open", "--wait", "0s", "--reason", "restored from a backup", "--json").json
     scene.work()
 
     assert opened == {"changed": EACH + 1}

@@ -50,6 +50,15 @@ async def doubtful_lease(store: Store) -> Lease:
     return started.lease
 
 
+async def test_what_is_put_in_doubt_is_not_due_before_its_wait_is_over(database: Database, store: Store) -> None:
+    given_due_delivery(database)
+    await store.doubt(0, 10, wait=timedelta(minutes=5))
+
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    database.advance(timedelta(minutes=6))
+    assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True]
+
+
 async def test_R11_what_may_have_been_sent_can_be_leased_before_it_is_due(database: Database, store: Store) -> None:
     ids = await given_in_doubt(database, store, 3)
     sure = given_due_delivery(database)
@@ -78,7 +87,7 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_clai
     """A worker that was not stopped before `doubt`: its "connection refused" says nothing of what came before."""
     failing, arriving = given_due_deliveries(database, 2)
     lease = await given_lease(store)
-    assert await store.doubt(0, 10) == (2, arriving)
+    assert await store.doubt(0, 10, wait=timedelta(0)) == (2, arriving)
     await store.settle([result(lease, Failed("connection_refused")), result(lease, Delivered("n-1"), of=1)])
 
     rows = [await store.delivery(each) for each in (failing, arriving)]
@@ -193,7 +202,7 @@ async def test_everything_open_is_put_in_doubt_in_steps(database: Database, stor
     pending = await given_delivery_in(database, store, DeliveryState.PENDING)
 
     steps, after = [], 0
-    while (step := await store.doubt(after, 2))[1] is not None:
+    while (step := await store.doubt(after, 2, wait=timedelta(0)))[1] is not None:
         steps.append(step)
         after = step[1]
 
@@ -207,8 +216,8 @@ async def test_everything_open_is_put_in_doubt_in_steps(database: Database, stor
 async def test_doubt_opened_twice_changes_nothing_more(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
 
-    assert (await store.doubt(0, 10))[0] == 3
-    assert (await store.doubt(0, 10))[0] == 0
+    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 3
+    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 0
 
 
 async def test_opened_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:

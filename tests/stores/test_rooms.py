@@ -5,10 +5,18 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.limits import Limits
-from sendonce.domain.outcomes import Delivered
+from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.stores.ports import Started, Store
 from sendonce.stores.records import Room
-from tests.given import HOLD, WORKER, given_due_deliveries, given_due_delivery, given_event, settle_with
+from tests.given import (
+    HOLD,
+    WORKER,
+    given_due_deliveries,
+    given_due_delivery,
+    given_event,
+    given_lease,
+    settle_with,
+)
 from tests.stores.databases import Database
 
 S = timedelta(seconds=1)
@@ -109,6 +117,21 @@ async def test_what_waits_is_claimed_out_of_its_room_oldest_first(database: Data
     row = await store.delivery(slow[1])
     assert row is not None
     assert (row.status, row.parked_on, row.attempt_count) == (DeliveryState.COMPLETED, None, 1)
+
+
+async def test_a_probe_is_made_with_the_least_tried_at_the_front(database: Database, store: Store) -> None:
+    """One that always fails would otherwise keep a breaker open for everybody behind it."""
+    poison = given_due_delivery(database, to=SLOW)
+    name = f"destination:{SLOW}"
+    await settle_with(store, await given_lease(store), Failed("http_500"))
+    other = given_due_delivery(database, to=SLOW)
+    database.advance(60 * S)
+    await store.trip(name, pause=S, longest=S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    assert await rooms(store) == {name: 2}
+
+    assert ids_of(await store.start_waiting(WORKER, {name: 1}, HOLD)) == [other]
+    assert ids_of(await store.start_waiting(WORKER, {name: 1}, HOLD)) == [poison]
 
 
 async def test_a_room_is_left_for_what_holds_more(database: Database, store: Store) -> None:

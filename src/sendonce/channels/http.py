@@ -157,9 +157,12 @@ class AskingEndpoint(HttpEndpoint):
         self.remembers = profile.remembers
 
     async def send(self, message: Message, *, timeout: float) -> Outcome:
-        """POST the body once. A 5xx can follow the moment in which it took the message, so it is asked after one."""
+        """POST the body once. It is asked after a 5xx, which can follow the moment in which it took the message.
+
+        But for 503: that is said before anything is taken.
+        """
         outcome = await super().send(message, timeout=timeout)
-        if isinstance(outcome, Failed) and outcome.code.startswith("http_5"):
+        if isinstance(outcome, Failed) and outcome.code.startswith("http_5") and outcome.code != "http_503":
             return Unknown(outcome.code, "it failed while it had the message", outcome.response)
         return outcome
 

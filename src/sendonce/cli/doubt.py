@@ -1,14 +1,17 @@
 """sendonce doubt: after a restore, have everything that is open asked about before it is sent."""
 
 import argparse
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
 from sendonce.cli.progress import progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
+from sendonce.domain.durations import format_duration
 from sendonce.operations.doubt import open_in_doubt
 from sendonce.operations.wording import counted
 
@@ -24,6 +27,13 @@ def add(subparsers: Subparsers) -> None:
         " been sent, so it is asked about first; where nobody can be asked, if_unsure decides.",
     )
     parser.add_argument("--open", action="store_true", required=True, help="everything that is not finished")
+    parser.add_argument(
+        "--wait",
+        type=values.duration,
+        default=timedelta(minutes=5),
+        metavar="TIME",
+        help="how long nothing is asked or sent, because providers may lag (default 5m)",
+    )
     parser.add_argument("--even-if-running", action="store_true", help="although workers are alive")
     add_operator(parser, reason_required=True)
     add_json(parser)
@@ -35,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_json({"changed": changed})
     else:
-        say(f"{counted(changed, 'open delivery', 'open deliveries')} put in doubt: ask now with: sendonce reconcile")
+        lag = f"; workers ask about them after {format_duration(args.wait)}" if args.wait else ""
+        done = f"{counted(changed, 'open delivery', 'open deliveries')} put in doubt"
+        say(f"{done}{lag}; ask now with: sendonce reconcile")
     return 0
 
 
@@ -43,7 +55,7 @@ async def _doubt(store: "Store", args: argparse.Namespace, operator: str) -> int
     changed = 0
     try:
         async for each in open_in_doubt(
-            store, operator=operator, reason=args.reason, even_if_running=args.even_if_running
+            store, operator=operator, reason=args.reason, wait=args.wait, even_if_running=args.even_if_running
         ):
             changed = each.changed
             progress(f"{changed:,} put in doubt, up to delivery {each.last_id}")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from sendonce.errors import NotAllowed
@@ -14,7 +15,7 @@ STEP = 10_000
 class DoubtDesk(ReadStore, Protocol):
     """Reading, and the orchestrator's verbs that a person may ask for after a restore."""
 
-    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
+    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         """See OrchestratorStore."""
         ...
 
@@ -32,9 +33,11 @@ class Doubted:
 
 
 async def open_in_doubt(
-    desk: DoubtDesk, *, operator: str, reason: str, even_if_running: bool = False
+    desk: DoubtDesk, *, operator: str, reason: str, wait: timedelta, even_if_running: bool = False
 ) -> AsyncIterator[Doubted]:
     """Put all open deliveries in doubt, in steps; how far it has come after each. Logged, also when interrupted.
+
+    None is due before `wait` is over: a provider may not find yet what it was sent just before the failover.
 
     A worker that runs has claimed without doubt and would send without asking, so none may.
     """
@@ -45,7 +48,7 @@ async def open_in_doubt(
     changed, after = 0, 0
     try:
         while True:
-            step, last = await desk.doubt(after, STEP)
+            step, last = await desk.doubt(after, STEP, wait=wait)
             if last is None:
                 return
             changed, after = changed + step, last

@@ -53,7 +53,7 @@ class OrchestratorStore(Protocol):
     async def start_waiting(
         self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
     ) -> Started:
-        """Lease up to so many deliveries out of each of these rooms, oldest first.
+        """Lease up to so many deliveries out of each of these rooms: of those at its front the least tried.
 
         What else holds one of them is looked at as by `start`, but for the room itself.
         """
@@ -71,9 +71,9 @@ class OrchestratorStore(Protocol):
         """
         ...
 
-    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
-        """Put up to `limit` open deliveries with ids above `after` in doubt: how many were changed, and the last id
-        looked at; None when there are no more."""
+    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
+        """Put up to `limit` open deliveries with ids above `after` in doubt, not due before `wait` is over: how many
+        were changed, and the last id looked at; None when there are no more."""
         ...
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:

@@ -283,7 +283,7 @@ async def hold_back(store: PostgresStore) -> None:
 
 
 async def reconcile(store: PostgresStore) -> None:
-    await store.doubt(million.FINISHED, 1000)
+    await store.doubt(million.FINISHED, 1000, wait=timedelta(0))
     lease = (await store.start_doubtful(WORKER, 50, HOLD, after=million.FINISHED)).lease
     assert lease is not None
     await settle_with(store, lease, Delivered())

@@ -244,7 +244,7 @@ async def test_W17_the_orchestrator_puts_in_doubt_and_leases_what_is(database: P
     given_due_delivery(database)
     store = await under("orchestrator").open()
 
-    assert (await store.doubt(0, 10))[0] == 1
+    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 1
     await store.log_doubt(operator="ada", reason="restored", affected=1)
     lease = (await store.start_doubtful(WORKER, 10, HOLD, after=0)).lease
 

@@ -27,9 +27,10 @@ class Reconciling(Orchestrating, Reading):
                 return Started(claimed.lease)
             after = claimed.until[1]  # all of these are stopped or paused; there may be others behind them
 
-    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
+    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         """See OrchestratorStore."""
-        changed, last = (await self.results.fetch("doubt", {"after": after, "limit": limit}))[0]
+        values = {"after": after, "limit": limit, "wait": wait.total_seconds()}
+        changed, last = (await self.results.fetch("doubt", values))[0]
         return changed, last
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:

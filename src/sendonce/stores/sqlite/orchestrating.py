@@ -15,6 +15,9 @@ from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds, moment
 
+FRONT = 20
+_TRIED = Claim._fields.index("attempt_count")
+
 
 class Orchestrating:
     """See `OrchestratorStore`."""
@@ -63,7 +66,9 @@ def _start_waiting(
     claims: tuple[Claim, ...] = ()
     blocked = []
     for room, quota in quotas.items():
-        rows = transaction.fetch("claim_waiting", {"room": room, "limit": max(quota, 0)})
+        front = transaction.fetch("claim_waiting", {"room": room, "limit": max(quota, FRONT)})
+        # Of those at its front the least tried, so that one that always fails is not what every probe is made with.
+        rows = sorted(front, key=lambda row: (row[_TRIED], row[0]))[: max(quota, 0)]
         good = sendable(rows, holders, limits, room)
         claimed = tuple([claim_of(row) for row in good])
         claims, limits = claims + claimed, limits.after(claimed)

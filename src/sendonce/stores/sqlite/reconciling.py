@@ -14,7 +14,7 @@ from sendonce.stores.sqlite.holding import Holders, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
 from sendonce.stores.sqlite.orchestrating import claim_of, open_lease
-from sendonce.stores.sqlite.times import moment, stamp
+from sendonce.stores.sqlite.times import microseconds, moment, stamp
 
 WINDOW = 1000
 # As on PostgreSQL: a clock may have been set back a little, too.
@@ -30,8 +30,8 @@ class Reconciling:
     async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
         return await self._writer.run(_start_doubtful, worker_id, limit, hold, after)
 
-    async def doubt(self, after: int, limit: int) -> tuple[int, int | None]:
-        return await self._writer.run(_doubt, after, limit)
+    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
+        return await self._writer.run(_doubt, after, limit, wait)
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
         return await self._writer.run(_log_doubt, operator, reason, affected)
@@ -66,9 +66,10 @@ def _start_doubtful(transaction: Transaction, worker_id: int, limit: int, hold: 
     return Started(None)
 
 
-def _doubt(transaction: Transaction, after: int, limit: int) -> tuple[int, int | None]:
+def _doubt(transaction: Transaction, after: int, limit: int, wait: timedelta) -> tuple[int, int | None]:
     last = transaction.fetch("last_of_step", {"after": after, "limit": limit})[0][0]
-    return (0, None) if last is None else (transaction.change("doubt", {"after": after, "last": last}), last)
+    values = {"after": after, "last": last, "due_at": transaction.now + microseconds(wait)}
+    return (0, None) if last is None else (transaction.change("doubt", values), last)
 
 
 def _log_doubt(transaction: Transaction, operator: str, reason: str, affected: int) -> int:

@@ -91,18 +91,22 @@ c as materialized (
 :(lease);
 
 -- name: start_waiting
--- The same out of rooms: so many of each, oldest first.
+-- The same out of rooms: so many of each, of those at its front the least tried, so that one that always fails is not what
+-- every probe is made with.
 with :(fence),
 c as materialized (
   select d.id, d.place, null::timestamptz as next_attempt_at, d.event_id, d.subscription_id, d.destination, q.room
     from unnest(:rooms::text[], :quotas::int[]) as q(room, quota)
    cross join lateral (
-     select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination
-       from sendonce_deliveries n
-      where n.parked_on = q.room and not exists (select 1 from sendonce_stops where scope = 'all')
-      order by n.id
-      limit q.quota
-      for update of n skip locked) d
+     select x.id, x.place, x.event_id, x.subscription_id, x.destination
+       from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
+               from sendonce_deliveries n
+              where n.parked_on = q.room and not exists (select 1 from sendonce_stops where scope = 'all')
+              order by n.id
+              limit greatest(q.quota, 20)
+              for update of n skip locked) x
+      order by x.attempt_count, x.id
+      limit q.quota) d
 ),
 :(hold),
 :(lease);

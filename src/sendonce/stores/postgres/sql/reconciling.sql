@@ -5,7 +5,9 @@ with w as materialized (
 ),
 d as (
   update sendonce_deliveries t
-     set in_doubt = true, updated_at = now()
+     set in_doubt = true, updated_at = now(),
+         next_attempt_at = case when t.next_attempt_at is not null
+                                then greatest(t.next_attempt_at, now() + :wait::float8 * interval '1 second') end
    where t.id = any(array(
            select w.id from w where not w.in_doubt and w.status not in ('Completed', 'DeadLettered') order by w.id))
      and t.status not in ('Completed', 'DeadLettered')

@@ -1,7 +1,8 @@
 -- name: doubt
 -- A bounded step up the primary key: what is open from there on may have been sent.
 update sendonce_deliveries
-   set in_doubt = 1, updated_at = :now
+   set in_doubt = 1, updated_at = :now,
+       next_attempt_at = case when next_attempt_at is not null then max(next_attempt_at, :due_at) end
  where id > :after and id <= :last and in_doubt = 0 and status not in ('Completed', 'DeadLettered');
 
 -- name: last_of_step
