@@ -188,7 +188,7 @@ def test_a_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:
 
 def test_what_a_person_put_in_doubt_is_said_to_be(cli: Cli) -> None:
     cli.delivery("k")
-    cli("doubt", "--open", *WHY)
+    cli("doubt", "--open", "--wait", "0s", *WHY)
     before = explained(cli, "1")
     cli.attempt(Unknown("held"), policy=Policy(if_unsure=IfUnsure.HOLD))
 

@@ -11,7 +11,7 @@ class Rooms(Lanes):
     """See `RoomStore`."""
 
     async def rooms(self, *, after: str, limit: int) -> list[Room]:
-        rows = await self.leases.fetch("rooms", {"after": after, "limit": limit, "cap": ROOM_CAP})
+        rows = await self.claims.fetch("rooms", {"after": after, "limit": limit, "cap": ROOM_CAP})
         return [room_of(row) for row in rows]
 
     async def trip(self, room: str, *, pause: timedelta, longest: timedelta, code: str | None) -> bool:
@@ -34,7 +34,7 @@ class Rooms(Lanes):
         return bool(await self.claims.fetch("take_probe", {"room": room, "hold": hold.total_seconds()}))
 
     async def forget_breakers(self, age: timedelta) -> int:
-        return len(await self.leases.fetch("forget_breakers", {"age": age.total_seconds()}))
+        return len(await self.claims.fetch("forget_breakers", {"age": age.total_seconds()}))
 
     async def take_tokens(self, subscription_id: int, wanted: int) -> int:
         async with self.claims.transaction() as connection:
