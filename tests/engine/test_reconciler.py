@@ -1,7 +1,6 @@
 """Asking now about everything in doubt, and checking what is marked sent: nothing is ever sent by it."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,7 +8,6 @@ import pytest
 
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.protocol import Message
-from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Report as Said
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import (
@@ -24,64 +22,24 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import Policy
-from sendonce.engine.attempting import Keyring
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
-from sendonce.engine.reconciler import Answer, Asked, Reconciled, Reconciler
-from sendonce.operations.audit import Check, Means, Repair, Report, audit
+from sendonce.engine.reconciler import Answer, Asked
 from sendonce.stores.ports import Store
-from sendonce.stores.records import DeliveryRow
 from tests.engine import rig
+from tests.engine.reconciling import (
+    AT_ONCE,
+    HOUR,
+    LATER,
+    given_in_doubt,
+    reconcile,
+    reconciler,
+    row_of,
+)
 from tests.engine.rig import never, serving, working
-from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
+from tests.given import given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
-from tests.stores.databases import Database, SqliteDatabase
-
-LATER = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(hours=1), timeout=timedelta(seconds=2))
-AT_ONCE = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(0), timeout=timedelta(seconds=2))
-HOUR = timedelta(hours=1)
-_NO_TRIGGERS = "alter table sendonce_deliveries disable trigger user"
-
-
-async def given_in_doubt(database: Database, store: Store, amount: int = 1, *, to: str = "test:a") -> list[int]:
-    ids = given_due_deliveries(database, amount, to=to)
-    lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, Unknown("timeout"))
-    await store.release([lease.id])
-    return ids
-
-
-async def given_completed(
-    database: Database, store: Store, notification_id: str | None = "n-1", *, to: str = "test:a"
-) -> int:
-    delivery_id = given_due_delivery(database, to=to)
-    lease = await given_lease(store)
-    await settle_with(store, lease, Delivered(notification_id))
-    await store.release([lease.id])
-    return delivery_id
-
-
-def reconciler(
-    store: Store, channels: Channels, policy: Policy = AT_ONCE, *, concurrency: int = 50, keyring: Keyring | None = None
-) -> Reconciler:
-    policies = Policies(policy, channels.settings())
-    return Reconciler(
-        Orchestrator(store, policies, channels), store, channels, policies,
-        namespace="here", worker_id=1, concurrency=concurrency, keyring=keyring,
-    )  # fmt: skip
-
-
-async def reconcile(
-    store: Store, channels: Channels, policy: Policy = AT_ONCE, *, concurrency: int = 50
-) -> tuple[Reconciled, list[Asked]]:
-    asked: list[Asked] = []
-    return await reconciler(store, channels, policy, concurrency=concurrency).run(asked.append), asked
-
-
-async def row_of(store: Store, delivery_id: int) -> DeliveryRow:
-    row = await store.delivery(delivery_id)
-    assert row is not None
-    return row
+from tests.stores.databases import Database
 
 
 async def test_R16_what_is_found_is_completed_with_its_id_and_time_and_nothing_is_sent(
@@ -288,146 +246,3 @@ async def test_R11_doubt_survives_a_later_failure_and_a_later_refusal(database: 
 
     assert (await row_of(store, delivery_id)).notification_id == "n-3"
     assert channel.sent == []
-
-
-async def audited(
-    database: Database,
-    store: Store,
-    channels: Channels,
-    *,
-    policy: Policy = AT_ONCE,
-    destination: str | None = None,
-    repair: Repair | None = None,
-) -> Report:
-    means = Means(channels=channels, namespace="here", policy_of=Policies(policy, channels.settings()).of)
-    report = Report()
-    since = database.now() - timedelta(days=2)
-    async for report in audit(store, means, since=since, destination=destination, repair=repair):
-        assert report.looked_at
-    return report
-
-
-def kinds(rows: Sequence[dict[str, object]]) -> list[tuple[object, object]]:
-    return [(row["delivery_id"], row["kind"]) for row in rows]
-
-
-async def test_R17_what_the_provider_has_no_record_of_is_a_finding_once(database: Database, store: Store) -> None:
-    there, gone = await given_completed(database, store, "n-1"), await given_completed(database, store, "n-2")
-    channel = rig.Asked(Delivered("n"), answers=[Found("n-1"), NotFound(), Found("n-1"), NotFound()])
-
-    first = await audited(database, store, serving(channel))
-    again = await audited(database, store, serving(channel))
-
-    assert first.counts == {Check.CONFIRMED: 1, Check.NO_EVIDENCE: 1}
-    assert [(each.delivery.id, each.is_new) for each in first.found] == [(gone, True)]
-    assert [(each.delivery.id, each.is_new) for each in again.found] == [(gone, False)]
-    assert kinds(database.rows("findings")) == [(gone, "no_evidence")]
-    assert (await row_of(store, there)).generation == 0
-    assert len(database.rows("deliveries")) == 2
-    assert channel.sent == []
-
-
-async def test_R18_marked_sent_without_the_providers_id_or_under_another_one_is_a_finding(
-    database: Database, store: Store
-) -> None:
-    without = await given_completed(database, store, None)
-    other = await given_completed(database, store, "n-2")
-    channel = rig.Asked(Delivered("n"), answers=[Found("p-1"), Found("p-2")])
-
-    report = await audited(database, store, serving(channel))
-
-    assert kinds(database.rows("findings")) == [(without, "no_provider_id"), (other, "other_id")]
-    assert [row["notification_id"] for row in database.rows("findings")] == ["p-1", "p-2"]
-    assert (report.findings, report.repairable) == (2, 0)
-
-
-async def test_R17_a_repair_is_looked_up_once_more_and_then_sent_again(database: Database, store: Store) -> None:
-    ids = [await given_completed(database, store, f"n-{number}") for number in range(3)]
-    channel = rig.Asked(Delivered("new"), answers=[NotFound(), NotFound(), NotFound(), Found("n-0"), NotFound()])
-
-    report = await audited(
-        database, store, serving(channel), repair=Repair(operator="ada", reason="lost by the provider", cap=2)
-    )
-
-    assert (report.repairable, len(report.opened)) == (3, 2)
-    opened = [await row_of(store, each) for each in report.opened]
-    assert [(row.generation, row.in_doubt, row.notification_id) for row in opened] == [
-        (1, True, "n-0"),
-        (1, True, "n-1"),
-    ]
-    assert [row["kind"] for row in database.rows("operations")] == ["repair", "repair"]
-    async with working(store, serving(channel), until_idle=True) as at_work:
-        await at_work.ended()
-    assert [message.delivery_id for message in channel.sent] == report.opened[1:]
-    assert [(await row_of(store, each)).notification_id for each in report.opened] == ["n-0", "new"]
-    assert [(await row_of(store, each)).status for each in ids] == [DeliveryState.COMPLETED] * 3
-
-
-async def test_R17_nothing_is_asked_that_the_provider_may_have_forgotten(database: Database, store: Store) -> None:
-    await given_completed(database, store, "n-1")
-    await given_completed(database, store, None)
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
-    channel.remembers = timedelta(hours=1)  # type: ignore[attr-defined]
-    grow_old(database, timedelta(minutes=55))
-
-    report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=9))
-
-    assert report.counts == {Check.TOO_OLD: 1, Check.NO_PROVIDER_ID: 1}
-    assert (channel.asked, report.opened) == ([], [])
-
-
-def grow_old(database: Database, by: timedelta) -> None:
-    """Let time pass for what is finished, which nothing but a test can change."""
-    then = database.now() - by
-    is_sqlite = isinstance(database, SqliteDatabase)
-    guards = "drop trigger finished_deliveries_are_frozen" if is_sqlite else _NO_TRIGGERS
-    with database.connection() as connection:
-        connection.execute(guards)
-        value = int(then.timestamp() * 1_000_000) if is_sqlite else then
-        connection.execute(database.spell("update sendonce_deliveries set notified_at = ?"), (value,))
-
-
-async def test_R17_what_was_sent_a_moment_ago_is_not_missing_yet(database: Database, store: Store) -> None:
-    await given_completed(database, store)
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
-
-    report = await audited(database, store, serving(channel), policy=LATER)
-
-    assert report.counts == {Check.TOO_FRESH: 1}
-
-
-async def test_an_audit_says_what_it_could_not_check(database: Database, store: Store) -> None:
-    await given_completed(database, store, to="plain:a")
-    await given_completed(database, store)
-    await given_completed(database, store)
-    channels = serving(rig.Told(Delivered()), "plain")
-    answers: list[object] = [NoAnswer("down"), CannotTell("too_old")]
-    channels.add(rig.Asked(Delivered("n"), answers=answers), "test")
-
-    report = await audited(database, store, channels)
-
-    assert report.counts == {Check.CANNOT_BE_ASKED: 2, Check.NO_ANSWER: 1}
-    assert (report.findings, report.unanswered) == (0, 1)
-
-
-async def test_an_audit_of_one_destination_looks_at_nothing_else(database: Database, store: Store) -> None:
-    await given_completed(database, store, to="test:a")
-    wanted = await given_completed(database, store, to="test:b")
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
-
-    report = await audited(database, store, serving(channel), destination="test:b")
-
-    assert [each.delivery.id for each in report.found] == [wanted]
-
-
-async def test_what_a_person_has_attested_is_a_finding_but_is_not_sent_again(database: Database, store: Store) -> None:
-    delivery_id = given_due_delivery(database, to="test:a")
-    await settle_with(store, await given_lease(store), Refused("x"))
-    letter = await store.dead_letter_of(delivery_id)
-    assert letter is not None
-    await store.attest([letter.id], operator="ada", reason="seen")
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
-
-    report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=9))
-
-    assert (report.counts, report.opened) == ({Check.NO_EVIDENCE: 1}, [])

@@ -5,32 +5,24 @@ The queries are asked by the real code, with the values that it gives them.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 import pytest_asyncio
 
-from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.limits import Limits
-from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.domain.tokens import provider_token
-from sendonce.operations.explain import explain
-from sendonce.outbox.drafts import Draft
-from sendonce.outbox.outbox import Outbox
+from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.statements import pyformat, queries
 from sendonce.queries import load
 from sendonce.stores.postgres import orchestrating
 from sendonce.stores.postgres.lanes import QUERIES
 from sendonce.stores.postgres.orchestrating import settle_on
 from sendonce.stores.postgres.store import PostgresStore
-from sendonce.stores.records import Filter
-from tests.given import HOLD, WORKER, expire, given_lease, result, settle_with
+from tests.given import given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres import million
+from tests.stores.postgres.everything import do_everything, opened, publish
 from tests.stores.postgres.plans import Mode, plan_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -170,15 +162,6 @@ async def store(long_history: str) -> AsyncIterator[PostgresStore]:
         yield store
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.connect(url)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 @pytest.fixture(scope="module")
 def asked(long_history: str) -> Asked:
     """Every query that the code has asked while it did everything it can do, with all the values it gave."""
@@ -206,114 +189,6 @@ def asked(long_history: str) -> Asked:
     with psycopg.connect(long_history, cursor_factory=Noting) as connection:
         publish(connection)
     return seen
-
-
-def publish(connection: psycopg.Connection) -> None:
-    outbox = Outbox()
-    for _ in range(2):
-        outbox.publish(connection, "order.created", {"n": 1}, key="new-1", to=["null:a", "null:b"])
-    outbox.publish_many(
-        connection, [Draft("order.created", {"n": n}, key=f"new-{n}", to="null:a") for n in range(2, 500)]
-    )
-
-
-async def do_everything(url: str) -> None:
-    async with opened(url) as store:
-        await work(store)
-        await hold_back(store)
-        await operate(store)
-        await reconcile(store)
-        await alert(store)
-        await look(store)
-
-
-async def work(store: PostgresStore) -> None:
-    worker_id = await store.register("host:1", "1.0", 10)
-    await store.beat(worker_id, progressed=True)
-    lease = await given_lease(store, limit=500)
-    await store.renew([lease.id], HOLD)
-    outcomes = (Delivered("n"), Failed("503"), Refused("410"))
-    await store.settle([result(lease, outcomes[n % 3], of=n) for n in range(500)])
-    await store.settle([result(lease, Delivered("late"), of=1)])
-    await store.settle([result(lease, Refused("late"), of=1)])
-    await store.release([lease.id])
-    assert await expire(store)
-    await store.is_idle()
-    await store.roll_up_counters()
-    await store.stop("channel", "null", operator="ada", reason=None)
-    await store.start(WORKER, 10, HOLD)
-    await store.resume("channel", "null", operator="ada")
-    await store.leave(worker_id)
-
-
-async def operate(store: PostgresStore) -> None:
-    ids = [row.delivery_id for row in await store.dead_letters(Filter(limit=100))]
-    await store.open_generations(ids, kind="requeue", operator="ada", reason="test")
-    letters = [row.id for row in await store.dead_letters(Filter(limit=100))]
-    await store.discard(letters, operator="ada", reason="test")
-    waiting = await store.deliveries(Filter(status=DeliveryState.PENDING_RETRY, limit=50))
-    await store.cancel([row.id for row in waiting], operator="ada", reason="test")
-    added = await store.add_subscription(
-        tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada"
-    )
-    for state in ("paused", "active", "removed"):
-        await store.set_subscription_state(added, state, operator="ada", reason=None)
-
-
-async def alert(store: PostgresStore) -> None:
-    await store.readings(HOLD)
-    for _ in range(2):
-        await store.raise_alert("dead_letters", "some", seen=1, repeat=HOLD)
-    await store.alerts()
-    await store.clear_alert("dead_letters")
-
-
-async def hold_back(store: PostgresStore) -> None:
-    """What is parked is in one room; with nothing left for its channel, what is due joins it in another."""
-    await store.rooms(after="", limit=100)
-    limits = Limits(left={"null:a": 3}, left_at_place={"example.com": 0})
-    lease = (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).lease
-    assert lease is not None
-    await settle_with(store, lease, Failed("503"))
-    await store.trip("destination:null:a", pause=timedelta(seconds=1), longest=timedelta(seconds=1), code=None)
-    assert (await store.start(WORKER, 50, HOLD, limits)).parked
-    assert (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).parked
-    assert await store.ease("destination:null:a", enough=2)
-    await store.forget_breakers(timedelta(0))
-
-
-async def reconcile(store: PostgresStore) -> None:
-    await store.doubt(million.FINISHED, 1000, wait=timedelta(0))
-    lease = (await store.start_doubtful(WORKER, 50, HOLD, after=million.FINISHED)).lease
-    assert lease is not None
-    await settle_with(store, lease, Delivered())
-    await store.log_doubt(operator="ada", reason="test", affected=1)
-    letters = await store.dead_letters(Filter(limit=2))
-    await store.attest([letter.id for letter in letters], operator="ada", reason="test")
-    await store.add_finding(77, kind="no_evidence", details="test")
-    since = datetime.now(UTC) - timedelta(hours=2)
-    await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
-
-
-async def look(store: PostgresStore) -> None:
-    await store.status()
-    since = datetime.now(UTC) - timedelta(hours=2)
-    for wanted in (Filter(), Filter(type="order.paid"), Filter(status=DeliveryState.COMPLETED, destination="null:a")):
-        await store.events(wanted)
-    for status in (None, *DeliveryState):
-        await store.deliveries(Filter(status=status))
-        await store.deliveries(Filter(status=status, type="order.created", since=since))
-    await store.deliveries(Filter(status=DeliveryState.PENDING, type="no.such"))
-    await store.dead_letters(Filter(reason=ReasonClass.EXPIRED))
-    newest = (await store.deliveries(Filter(limit=1)))[0]
-    token = provider_token(
-        await store.namespace(), newest.tenant, newest.type, newest.key, newest.destination, newest.corrections
-    )
-    assert await store.delivery_by_token(token) == newest
-    assert await store.payload(5) is not None
-    await store.waiting_in(["subscription:1", "rate:1"])
-    for words in ("order-000000077", "delivery:77", "dead-letter:5"):
-        await explain(store, words)
 
 
 def test_W18_every_query_is_asked_and_looked_at(asked: Asked) -> None:
