@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.domain.outcomes import Accepted, Delivered, Failed, Refused, Unknown
+from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.operations.explain import explain
 from sendonce.stores.ports import Store
@@ -155,6 +155,13 @@ def test_a_delivered_one(cli: Cli) -> None:
 
     assert "delivered 20" in text
     assert "by attempt 1, where its id is n-7; nothing more happens" in text
+
+
+def test_one_that_was_found_by_asking(cli: Cli) -> None:
+    cli.delivery("k")
+    cli.attempt(Delivered("n-7", FOUND))
+
+    assert "as attempt 1 has found by asking, where its id is n-7; nothing more happens" in explained(cli, "1")
 
 
 def test_a_dead_letter_and_its_generations(cli: Cli) -> None:

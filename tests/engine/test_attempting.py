@@ -7,6 +7,7 @@ import pytest
 from sendonce.domain.attempts import Claim, Report, resolve
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.outcomes import (
+    FOUND,
     Accepted,
     CannotTell,
     Deferred,
@@ -24,7 +25,6 @@ from sendonce.engine.attempting import HELD, Attempting
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told, serving
 
-FOUND = "found by a look-up; not sent again"
 HOLDING = Policy(if_unsure=IfUnsure.HOLD)
 BAD_WAITS = [Failed("503", retry_after=30), Deferred("429", again_in="soon")]  # type: ignore[arg-type]
 

@@ -66,6 +66,10 @@ class Deferred:
 Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferred
 
 
+# What an attempt says that has asked and not sent.
+FOUND = "found by a look-up; not sent again"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The other side has the message, since `sent_at` where it says so."""

@@ -13,6 +13,7 @@ from sendonce.domain.attempts import Claim
 from sendonce.domain.decide import is_spent
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import (
+    FOUND,
     Accepted,
     CannotTell,
     Deferred,
@@ -125,7 +126,7 @@ async def ask(
     match answer:
         case Found(notification_id, sent_at):
             id = notification_id or claim.notification_id or message.token
-            return Known(_checked(Delivered(id, response="found by a look-up; not sent again", sent_at=sent_at)))
+            return Known(_checked(Delivered(id, response=FOUND, sent_at=sent_at)))
         case NoAnswer(code, text, again_in):
             return Known(_checked(Deferred(code, text, again_in)))
         case NotFound():

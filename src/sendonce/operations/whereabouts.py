@@ -4,6 +4,7 @@ from typing import assert_never
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.durations import format_duration
+from sendonce.domain.outcomes import FOUND
 from sendonce.operations.known import Known
 from sendonce.operations.rooms import whom, why
 from sendonce.operations.scopes import spelled
@@ -127,7 +128,10 @@ def _completed(known: Known) -> str:
     moment = dated(delivery.notified_at or delivery.updated_at, known.now)
     if known.attestation is not None:
         return f"completed {moment}, as attested by {one_line(known.attestation, 2000)}{named}; nothing more happens"
-    return f"delivered {moment} by attempt {known.attempts[-1].attempt}{named}; nothing more happens"
+    last = known.attempts[-1]
+    if last.response == FOUND:
+        return f"delivered {moment}, as attempt {last.attempt} has found by asking{named}; nothing more happens"
+    return f"delivered {moment} by attempt {last.attempt}{named}; nothing more happens"
 
 
 def _given_up(known: Known) -> list[str]:
