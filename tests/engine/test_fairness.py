@@ -10,7 +10,7 @@ import pytest
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.engine import waiting
-from sendonce.engine.breakers import Breakers
+from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import Fairness, Lanes
 from sendonce.observe.facts import Tripped
 from sendonce.outbox.drafts import Draft
@@ -170,6 +170,14 @@ class TestBreakers:
         await breakers.apply()
 
         assert written.tripped == []
+
+    async def test_failures_are_not_counted_for_ever(self) -> None:
+        breakers = self.breakers(Written())
+        for number in range(COUNTED + 500):
+            address = f"test://h{number}.example/"
+            breakers.note(a_claim(destination=address, address=address), Failed("503"))
+
+        assert len(breakers._failures) == COUNTED
 
     async def test_behind_a_breaker_one_failure_is_enough_and_one_success_eases(self) -> None:
         written = Written()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from sendonce.channels.answers import without
 from sendonce.channels.certificates import context_of
 from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
+from sendonce.channels.header_names import is_ours
 from sendonce.channels.protocol import Message
 from sendonce.channels.signing import sign
 from sendonce.domain.outcomes import Deferred
@@ -16,19 +17,6 @@ from sendonce.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _VALUE = re.compile("[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
-# What frames the request or says whose it is. Nobody but us may say that.
-_OURS = {
-    "connection",
-    "expect",
-    "host",
-    "idempotency-key",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
-_OUR_FAMILIES = ("content-", "proxy-", "sendonce-", "webhook-")
 
 
 async def post(
@@ -71,10 +59,8 @@ def allowed(headers: Mapping[str, str]) -> dict[str, str]:
 
 def is_allowed(name: str, value: object) -> bool:
     """Whether a caller may set this header: one line, and none of those that are ours."""
-    low = name.lower()
     return (
-        low not in _OURS
-        and not low.startswith(_OUR_FAMILIES)
+        not is_ours(name)
         and _NAME.fullmatch(name) is not None
         and isinstance(value, str)
         and _VALUE.fullmatch(value) is not None

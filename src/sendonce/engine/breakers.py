@@ -15,6 +15,8 @@ _OURS = frozenset(
     {"handed_back", "stopped", "held", "no_channel", "no_secret", "lease_too_short", "expired", "not_found"}
     | {"connections_busy", "no_provider_id"}
 )
+# Failures are counted for so many rooms at most: each of a million addresses that fail once is not remembered for ever.
+COUNTED = 10_000
 # A breaker that has let out so many at once is not needed any more.
 ENOUGH = 64
 
@@ -55,6 +57,8 @@ class Breakers:
                 if room in self.known:
                     self._to_ease.add(room)
             case Failed(code=code) | Unknown(code=code) | Deferred(code=code) if code not in _OURS:
+                if len(self._failures) >= COUNTED and room not in self._failures:
+                    del self._failures[next(iter(self._failures))]
                 count = self._failures[room] = self._failures.get(room, 0) + 1
                 if count >= self._after or room in self.known:
                     self._failures.pop(room)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from sendonce.channels.header_names import is_ours
 from sendonce.channels.signing import key_of
 from sendonce.errors import ConfigError
 from sendonce.operations.desk import Desk
@@ -18,21 +19,6 @@ LONGEST_OVERLAP = timedelta(days=30)
 _VISIBLE = re.compile(r"[!-~]{1,8000}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}", re.ASCII)
 _VALUE = re.compile(r"[!-~](?:[ -~]{0,7998}[!-~])?", re.ASCII)
-# What a sender leaves out of a subscription's headers: better said now than missed later.
-OURS = frozenset(
-    {
-        "connection",
-        "expect",
-        "host",
-        "idempotency-key",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-OUR_FAMILIES = ("content-", "proxy-", "sendonce-", "webhook-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -82,7 +68,7 @@ def check_headers(lines: Iterable[str]) -> dict[str, str]:
         name, colon, value = (part.strip(" \t") for part in line.partition(":"))
         if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ConfigError("a header is written as Name: value, in visible ASCII characters on one line")
-        if name.lower() in OURS or name.lower().startswith(OUR_FAMILIES):
+        if is_ours(name):  # better said now than missed later: a sender would leave it out
             raise ConfigError(f"the header {name} is set by sendonce; leave it out")
         if name.lower() in {each.lower() for each in headers}:
             raise ConfigError(f"the header {name} is given twice")
