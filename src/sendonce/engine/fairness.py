@@ -12,7 +12,8 @@ from sendonce.domain.limits import Limits, has_host
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Unknown
 
 QUICK_SECONDS = 1.0
-REMEMBERED = 1000
+# Every claim is told of what is remembered: a thousand names made it cost more than twice as much.
+REMEMBERED = 100
 
 
 class _Lane:
@@ -45,8 +46,16 @@ class Lanes:
                 lane.allowance += 1
         elif type(outcome) is Failed or type(outcome) is Unknown:
             lane.allowance = max(self.first, lane.allowance // 2)
-        if not lane.in_flight and (lane.allowance == self.first or len(self._lanes) > REMEMBERED):
+        if not lane.in_flight:
             del self._lanes[name]
+            if lane.allowance > self.first:
+                self._lanes[name] = lane  # at the end: used last
+                self._forget()
+
+    def _forget(self) -> None:
+        """Of too many, the one that has been idle for longest."""
+        if len(self._lanes) > REMEMBERED:
+            del self._lanes[next(name for name, lane in self._lanes.items() if not lane.in_flight)]
 
     def left(self, name: str) -> int:
         lane = self._lanes.get(name)
