@@ -42,14 +42,13 @@ async def test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten
         tenant="", types=["*"], destination="https://hook.example/", policy=None, description=None, operator="ada"
     )
     given_event(database)
-    await store.stop("tenant", "acme", operator="ada", reason=None)
-    with psycopg.connect(database.url) as parker, psycopg.connect(database.url) as lifter:
-        lifter.execute("delete from sendonce_stops where scope = 'tenant'")
+    with psycopg.connect(database.url) as parker, psycopg.connect(database.url) as halt:
+        halt.execute("lock table sendonce_breakers in access exclusive mode")
         parking = threading.Thread(target=parker.execute, args=(PARK,))
         parking.start()
-        await until_async(lambda: database.one(WAITING) == 1, "the parker to wait for the stop that is being lifted")
+        await until_async(lambda: database.one(WAITING) == 1, "the parker to be halted after it looked at what holds")
         await hold(store, subscription_id)
-        lifter.commit()
+        halt.commit()
         await asyncio.to_thread(parking.join)
         letting_go = asyncio.ensure_future(let_go(store, subscription_id))
         await asyncio.wait([letting_go], timeout=0.3)
@@ -57,3 +56,27 @@ async def test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten
         await letting_go
 
     assert (await store.start(WORKER, 10, HOLD)).lease is not None, "nothing holds it any more"
+
+
+@pytest.mark.parametrize(
+    ("hold", "change"),
+    [
+        (pause, "update sendonce_subscriptions set state = 'active'"),
+        (pause, "update sendonce_subscriptions set state = 'disabled'"),
+        (stop, "delete from sendonce_stops"),
+    ],
+)
+async def test_parking_never_waits_for_a_person_because_whoever_resumes_waits_for_it(
+    database: PostgresDatabase, store: Store, hold: Act, change: str
+) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", types=["*"], destination="https://hook.example/", policy=None, description=None, operator="ada"
+    )
+    given_event(database)
+    await hold(store, subscription_id)
+    with psycopg.connect(database.url) as person:
+        person.execute(change)
+
+        started = await asyncio.wait_for(store.start(WORKER, 10, HOLD), timeout=20)
+
+        assert (started.lease, started.parked) == (None, 0), "it is left as it is until the person is done"

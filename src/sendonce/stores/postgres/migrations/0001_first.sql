@@ -418,8 +418,8 @@ begin
 end $$;
 
 -- Parks what must not be sent now, each on the first thing that holds it: a subscription that is not active or a stop,
--- under a share lock (a resume either waits for this, or is seen here; what holds since then is not locked, and left for
--- the next time); a breaker; a subscription's rate; a destination or a place that has as many on their way as it may.
+-- under a share lock (a resume either waits for this, or has begun, and then is not waited for: whoever resumes waits for
+-- the deliveries that are locked here; what is not locked is left for the next time); a breaker; a subscription's rate; a destination or a place that has as many on their way as it may.
 -- Runs with its owner's rights, so that the orchestrator can lock a subscription it may not change.
 create function sendonce_park(wanted bigint[], full_destinations text[], full_places text[], from_room text)
   returns bigint language plpgsql security definer set search_path from current as $$
@@ -427,8 +427,9 @@ declare
   shut bigint[] := array(
     select s.id from sendonce_subscriptions s
      where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
-       and s.state in ('paused', 'disabled') order by s.id for share);
-  stopped text[] := array(select s.scope || ':' || s.value from sendonce_stops s order by s.scope, s.value for share);
+       and s.state in ('paused', 'disabled') order by s.id for share skip locked);
+  stopped text[] := array(
+    select s.scope || ':' || s.value from sendonce_stops s order by s.scope, s.value for share skip locked);
   parked bigint;
 begin
   with h as materialized (

@@ -51,11 +51,14 @@ on conflict (scope, value) do nothing;
 delete from sendonce_stops where scope = :scope and value = :value returning scope;
 
 -- name: unpark
--- A statement of its own after the holder's row was changed: its snapshot sees what was parked until then.
+-- A statement of its own after the holder's row was changed: its snapshot sees what was parked until then. In the order
+-- of the ids, as every statement that waits for several deliveries.
 with d as (
   update sendonce_deliveries
      set next_attempt_at = now(), parked_on = null, updated_at = now()
-   where parked_on = :parked_on and next_attempt_at is null
+   where id = any(array(
+           select id from sendonce_deliveries where parked_on = :parked_on order by id for update))
+     and parked_on = :parked_on
   returning id
 )
 select count(*) from d;

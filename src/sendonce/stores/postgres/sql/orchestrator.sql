@@ -231,7 +231,8 @@ with d as (
   update sendonce_deliveries
      set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
          final_error_code = coalesce(final_error_code, 'cancelled')
-   where id = any(:delivery_ids::bigint[]) and status in ('Pending', 'PendingRetry')
+   where id = any(array(select id from sendonce_deliveries where id = any(:delivery_ids::bigint[]) order by id for update))
+     and status in ('Pending', 'PendingRetry')
   returning id
 ),
 z as (
