@@ -8,16 +8,26 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 SOURCES := $(wildcard src tests benchmarks apps)
 
 TO_RUN := $(VENV)/.ready-to-run
+TO_SERVE := $(VENV)/.ready-to-serve
 TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick check format bench soak clean
+.PHONY: help run memos reviews webhooks test quick check format bench soak clean
 
 help: ## Say what can be made (this)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(TO_RUN) ## From nothing to a demonstration on SQLite, no server needed
 	@$(BIN)/sendonce demo
+
+memos: $(TO_SERVE) ## The memo e-mail application on SQLite: API, worker and a mailbox that catches everything
+	@$(BIN)/python -m apps.memo_email
+
+reviews: $(TO_SERVE) ## The review notification application
+	@$(BIN)/python -m apps.review_notifications
+
+webhooks: $(TO_SERVE) ## The webhook application
+	@$(BIN)/python -m apps.webhooks
 
 test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -53,6 +63,10 @@ $(TO_RUN): pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP_INSTALL) --editable '.[all]'
 	@touch $@
 
+$(TO_SERVE): pyproject.toml constraints.txt | $(VENV)/.made
+	$(PIP_INSTALL) --editable '.[apps]'
+	@touch $(TO_RUN) $@
+
 $(TO_DEVELOP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP_INSTALL) --editable '.[all,dev]'
-	@touch $(TO_RUN) $@
+	@touch $(TO_RUN) $(TO_SERVE) $@

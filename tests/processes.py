@@ -37,11 +37,11 @@ async def until_async(condition: Callable[[], object], what: str, seconds: float
 class Process:
     """A Python program of the project, and the lines that it writes to standard error. Never outlives its block."""
 
-    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT) -> None:
         self.lines: list[str] = []
         self._popen = subprocess.Popen(
             [sys.executable, *arguments],
-            cwd=ROOT,
+            cwd=folder,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

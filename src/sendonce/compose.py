@@ -5,16 +5,19 @@ are needed.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sendonce.errors import ConfigError, StoreBusy, StoreError
+from sendonce.stores.urls import DEFAULT_DATABASE
+from sendonce.stores.urls import check_url as check_url
+from sendonce.stores.urls import display_url as display_url
+from sendonce.stores.urls import is_sqlite as is_sqlite
+from sendonce.stores.urls import sqlite_path as sqlite_path
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,10 +25,6 @@ if TYPE_CHECKING:
     import psycopg
 
     from sendonce.stores.ports import Doorbell, Store
-
-_SQLITE = "sqlite:///"
-_POSTGRES = "postgresql://"
-_SHAPES = "write sqlite:///file or postgresql://user@host/database"
 
 
 class _Migrator(Protocol):
@@ -36,44 +35,9 @@ class _Migrator(Protocol):
     def sql(self, from_version: int = 0) -> str: ...
 
 
-def check_url(url: str) -> str:
-    """The address in its one spelling; ConfigError says what is wrong with it, and never shows a password."""
-    text = url.strip()
-    if text.startswith("postgres://"):
-        text = _POSTGRES + text.removeprefix("postgres://")
-    if text.startswith(_POSTGRES):
-        return text
-    if text.startswith("sqlite:"):
-        if not text.startswith(_SQLITE) or not text.removeprefix(_SQLITE) or "?" in text or "\0" in text:
-            raise ConfigError("a SQLite database is sqlite:///file, or sqlite:////absolute/file, without options")
-        return text
-    scheme, colon, _ = text.partition("://")
-    if not colon:
-        raise ConfigError(f"the database's address has no scheme; {_SHAPES}")
-    if scheme.startswith(("postgresql+", "postgres+", "sqlite+")):
-        raise ConfigError(f"the database's address names a driver ({scheme}); {_SHAPES}")
-    raise ConfigError(f"sendonce does not run on {scheme!r}; {_SHAPES}")
-
-
-def is_sqlite(url: str) -> bool:
-    return url.startswith(_SQLITE)
-
-
-def sqlite_path(url: str) -> Path:
-    """The file of a SQLite address."""
-    return Path(url.removeprefix(_SQLITE))
-
-
 def is_missing(url: str) -> bool:
     """True for the address of a SQLite file that is not there."""
     return is_sqlite(url) and not os.path.exists(sqlite_path(url))
-
-
-def display_url(url: str) -> str:
-    """The address as it may be shown: without a password, wherever it stands."""
-    if is_sqlite(url):
-        return url
-    return re.sub(r"^(postgresql://[^:/?#@]*):.*@", r"\1@", url).partition("?")[0]
 
 
 async def open_store(url: str) -> "Store":
@@ -212,7 +176,7 @@ def _require_file(url: str) -> None:
     if os.path.isdir(path):
         raise StoreError(f"{path} is a folder, not a database")
     if is_missing(url):
-        named = "" if url == "sqlite:///sendonce.db" else f" --database {url}"
+        named = "" if url == DEFAULT_DATABASE else f" --database {url}"
         raise StoreError(f"there is no sendonce database at {path}; run: sendonce migrate{named}")
 
 

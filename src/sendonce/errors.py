@@ -6,6 +6,7 @@ SendonceError
 │   ├── BadEvent        the type, key, payload or another argument cannot be recorded
 │   ├── BadDestination  not a destination that can be reached
 │   ├── KeyReused       this key was used for different content
+│   ├── RerunRefused    a lower version, or a higher one that nobody asked for explicitly
 │   └── NotInTransaction  the connection would commit by itself
 ├── StoreError
 │   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
@@ -37,6 +38,10 @@ class BadDestination(PublishError):
 
 class KeyReused(PublishError):
     """This key was used before, for different content or destinations."""
+
+
+class RerunRefused(PublishError):
+    """The subject has a newer version, or this one is higher and no rerun was asked for."""
 
 
 class NotInTransaction(PublishError):

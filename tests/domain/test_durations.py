@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendonce.domain.durations import format_duration, parse_duration
+from sendonce.domain.durations import format_duration, parse_duration, spell_duration
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,13 @@ def test_what_is_written_with_one_unit_can_be_read_again(amount: int, unit: str)
     duration = parse_duration(f"{amount}{unit}")
 
     assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.parametrize("text", ["0s", "250ms", "30s", "90m", "36h", "7d", "0.000001s"])
+def test_a_duration_has_one_spelling(text: str) -> None:
+    assert spell_duration(parse_duration(text)) == text
+
+
+@given(st.timedeltas(timedelta(0), timedelta(days=10_000)))
+def test_what_is_spelled_can_be_read_again(duration: timedelta) -> None:
+    assert parse_duration(spell_duration(duration)) == duration

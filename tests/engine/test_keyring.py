@@ -1,6 +1,7 @@
 """The keyring: what a subscription signs with, read seldom, never guessed."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -30,17 +31,17 @@ class Counting:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.reads: list[int] = []
+        self.reads: list[list[int]] = []
         self.errors: list[Exception] = []
         self.gate: asyncio.Event | None = None
 
-    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
-        self.reads.append(subscription_id)
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+        self.reads.append(list(subscription_ids))
         if self.gate is not None:
             await self.gate.wait()
         if self.errors:
             raise self.errors.pop(0)
-        return await self._store.secrets_of(subscription_id)
+        return await self._store.secrets_of(subscription_ids)
 
     async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
         return await self._store.disable_subscription(subscription_id, reason=reason)
@@ -115,9 +116,31 @@ async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlit
     counting.gate.set()
     answers = await asyncio.gather(*asking[1:])
 
-    assert counting.reads == [subscription_id]
+    assert counting.reads == [[subscription_id]]
     assert {parts(each)[0] for each in answers} == {(key_of(SECRET),)}
     assert asking[0].cancelled()
+
+
+async def test_those_of_many_subscriptions_are_read_together(store: Store) -> None:
+    ids = [await subscribe(store, Secrets(signing=SECRET, bearer=f"token-{n}")) for n in range(20)]
+    unknown, counting = max(ids) + 1, Counting(store)
+    keyring = SubscriptionKeyring(counting, SEALER)
+
+    answers = await asyncio.gather(*map(keyring.of, [*ids, unknown]))
+
+    assert [parts(each)[1] for each in answers] == [*(f"token-{n}" for n in range(20)), None]
+    assert len(counting.reads) <= 2, "the first may be read alone; those who come meanwhile are read together"
+
+
+async def test_one_that_cannot_be_opened_does_not_keep_the_others_waiting(sqlite_store: Store) -> None:
+    good = await subscribe(sqlite_store, Secrets(signing=SECRET))
+    bad = await subscribe(sqlite_store, Secrets(signing=SECRET), Sealer([new_key()]))
+    keyring = SubscriptionKeyring(sqlite_store, SEALER)
+
+    first, second = await asyncio.gather(keyring.of(bad), keyring.of(good))
+
+    assert isinstance(first, Deferred)
+    assert parts(second)[0] == (key_of(SECRET),)
 
 
 async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_store: Store) -> None:
@@ -192,7 +215,7 @@ async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.Mo
     for subscription_id in (1, 2, 3, 3, 2, 1):
         await keyring.of(subscription_id)
 
-    assert counting.reads == [1, 2, 3, 1]
+    assert counting.reads == [[1], [2], [3], [1]]
 
 
 async def test_credentials_do_not_show(sqlite_store: Store) -> None:

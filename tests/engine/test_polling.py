@@ -28,7 +28,7 @@ def postgres(postgres_server: Server, postgres_template: str) -> Iterator[Postgr
     postgres_server.drop_database(name)
 
 
-async def test_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
+async def test_M11_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
     watched, store = faulty(sqlite_store)
 
     async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400)):

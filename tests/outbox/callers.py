@@ -14,7 +14,7 @@ import sqlalchemy.ext.asyncio
 import sqlalchemy.orm
 from sqlalchemy.pool import NullPool
 
-from sendonce import Draft, Outbox, Published
+from sendonce import Draft, Outbox, Published, Requested, RequestState
 from tests.outbox.databases import Address, sqlite_connection
 
 AUTOCOMMIT = "AUTOCOMMIT"
@@ -40,6 +40,16 @@ class Caller:
         if self.is_async:
             return await self.outbox.apublish_many(self.connection, drafts, **named)
         return self.outbox.publish_many(self.connection, drafts, **named)
+
+    async def request(self, *arguments: Any, **named: Any) -> Requested:
+        if self.is_async:
+            return await self.outbox.arequest(self.connection, *arguments, **named)
+        return self.outbox.request(self.connection, *arguments, **named)
+
+    async def request_state(self, request_id: int) -> RequestState | None:
+        if self.is_async:
+            return await self.outbox.arequest_state(self.connection, request_id)
+        return self.outbox.request_state(self.connection, request_id)
 
     async def do(self, *statements: str) -> None:
         for statement in statements:

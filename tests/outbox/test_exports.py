@@ -13,8 +13,10 @@ def test_everything_public_is_listed_and_nothing_else() -> None:
         name for name, value in vars(sendonce).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
 
-    assert visible | {"__version__"} == set(sendonce.__all__)
+    later = {"__version__", *sendonce._LATER}
+    assert visible - {"TYPE_CHECKING"} | later == set(sendonce.__all__)
     assert len(sendonce.__all__) == len(set(sendonce.__all__))
+    assert all(getattr(sendonce, name) is not None for name in sendonce.__all__)
 
 
 def test_the_version_is_the_distributions() -> None:

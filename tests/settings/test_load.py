@@ -33,6 +33,8 @@ def refusal(folder: Path, text: str, environment: Mapping[str, str] | None = Non
 def test_without_a_file_everything_has_its_default() -> None:
     settings = load(None, {})
 
+    assert settings == Settings(guard=settings.guard, sealer=settings.sealer)
+    assert settings.database == "sqlite:///sendonce.db"
     assert settings.profiles == ()
     assert settings.apprise == ()
     assert settings.mail is None
@@ -51,25 +53,22 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("[smpt]\n", "there is no table [smpt]; do you mean smtp?"),
-        ("[zzz]\n", "there is no table [zzz]; there are: network, secrets, webhooks, http, mail, smtp,"),
+        ("[zzz]\n", "there is no table [zzz]; there are: database, worker, policy, retention, alerts, network, "),
         ("alerts = 1\n", "alerts must be a table: write [alerts] above its keys"),
         ('[http]\nurl = "https://a.example/"\n', "[http] needs a name of yours: write [http.NAME] above url"),
         ("[alerts]\nrepat = 1\n", "there is no key 'repat' in [alerts]; do you mean repeat?"),
         ("[network]\nx = 1\n", "there is no key 'x' in [network]; there are: allow"),
         ("[network]\nallow = [1]\n", "[network] allow must be a list of texts"),
-        ('[network]\nallow = ["10.0.0.0/99"]\n', "[network] allow: '10.0.0.0/99' is not a network"),
+        ('[network]\nallow = ["10.0.0.0/99"]\n', "[network] allow cannot be used: '10.0.0.0/99' is not a network"),
         ("[alerts]\nlog = 1\n", "[alerts] log must be true or false"),
-        (
-            "[alerts]\ndead_letters = -1\n",
-            "[alerts] dead_letters must be a whole number between 0 and 10000, not -1",
-        ),
-        ("[alerts]\nin_doubt = true\n", "[alerts] in_doubt must be a whole number between 0 and 10000"),
+        ("[alerts]\ndead_letters = -1\n", "[alerts] dead_letters must be between 0 (off) and 10000"),
+        ("[alerts]\nin_doubt = true\n", "[alerts] in_doubt must be a whole number, not True"),
         ('[alerts]\nevery = "soon"\n', '[alerts] every must be a time like "30s", "5m" or "2h", not \'soon\''),
-        ('[alerts]\nevery = "1ms"\n', "[alerts]: every must be between one second and one hour"),
+        ('[alerts]\nevery = "1ms"\n', "[alerts] every must be between one second and one hour"),
         ('[alerts]\nwebhook = "ops"\n', "[alerts] webhook is no destination: 'ops' has no channel"),
         ('[alerts]\nwebhook = "null:a"\n', "[alerts] webhook must begin with http: or https:"),
         ('[alerts]\nmail = "nobody"\n', "[alerts] mail is no destination: "),
-        ('[alerts]\nsecret = "x"\n', "[alerts] secret: a signing secret is whsec_"),
+        ('[alerts]\nsecret = "x"\n', "[alerts] secret cannot be used: a signing secret is whsec_"),
         ("[webhooks]\nsecret = 7\n", '[webhooks] secret must be a text, { env = "NAME" } or { file = "path" }'),
         ("[webhooks]\nsecret = { env = 1 }\n", "[webhooks] secret must be a text, { env"),
         ('[webhooks]\nsecret = { env = "A", file = "b" }\n', "[webhooks] secret must be a text, { env"),
@@ -82,8 +81,8 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
             "[webhooks] secret is to come from the file nope, which cannot be read (No such file",
         ),
         ("[http.a]\n", "[http.a] url is missing"),
-        ('[http.a]\nurl = "https://a.example"\nremembers = "1d"\n', "[http.a]: remembers needs look_up"),
-        ('[http.a]\nurl = "https://a.example/x"\n', "[http.a]: url must end with a slash"),
+        ('[http.a]\nurl = "https://a.example"\nremembers = "1d"\n', "[http.a] remembers needs look_up"),
+        ('[http.a]\nurl = "https://a.example/x"\n', "[http.a] url must end with a slash"),
         (
             '[http.a]\nurl = "https://a.example/"\n[http.b]\nurl = "https://A.example/"\n',
             "[http.b] url is that of [http.a] too; leave one of them out",
@@ -96,15 +95,15 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
         ('[http.a]\nurl = "https://a.example/"\npolicy = 1\n', "[http.a] policy must be settings of a policy"),
         (
             '[http.a]\nurl = "https://a.example/"\npolicy = { max_attempts = 0 }\n',
-            "[http.a] policy: max_attempts must be between 1 and 10000, not 0",
+            "[http.a] policy cannot be used: max_attempts must be between 1 and 10000, not 0",
         ),
         ("[mail]\n", '[mail] sender is missing; write sender = "Shop <shop@example.com>", or set SENDONCE_MAIL_SENDER'),
         ('[mail]\nthrough = "pigeon"\n', "[mail] through must be one of smtp, postmark, resend, not 'pigeon'"),
-        (MAIL, "[smtp] url is missing; write a text, { env"),
+        (MAIL, '[smtp] url is missing; write url = "smtp://shop@mail.example.com:587", or set SENDONCE_SMTP_URL'),
         (f'{MAIL}[smtp]\nurl = "mail.example.com"\n', "[smtp]: the smtp url must be like smtp://"),
         (
             f'{MAIL}[smtp]\nurl = "smtp://mail.example.com"\npool = 0\n',
-            "[smtp] pool must be a whole number between 1 and 1000, not 0",
+            "[smtp] pool must be from 1 to 1000 connections, not 0",
         ),
         (
             f'{MAIL}[smtp]\nurl = "smtp://mail.example.com"\nca = "ca.pem"\n',
@@ -115,6 +114,24 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
         ('[apprise.https]\nurl = "x"\n', "[apprise.https]: https: has a channel of its own"),
         ('[apprise.SMS]\nurl = "x"\n', "[apprise.SMS]: 'SMS' is not a scheme"),
         ('[apprise.sms]\nurl = "x"\n', "[apprise.sms]: the Apprise url of sms:"),
+        ('[database]\nurl = "mysql://a"\n', "[database] url cannot be used: sendonce does not run on 'mysql'"),
+        ("[database]\nurl = 7\n", '[database] url must be a text, { env = "NAME" } or { file = "path" }'),
+        ('[worker]\nconcurrency = "9"\n', "[worker] concurrency must be a whole number, not '9'"),
+        ("[worker]\nconcurrency = 0\n", "[worker] concurrency must be between 1 and 10000, not 0"),
+        ('[worker]\nlease = "1ms"\n', "[worker] lease must be between one second and one hour"),
+        ("[worker]\nper_host = 101\n", "[worker] per_host must be between 1 and the concurrency (100), not 101"),
+        ('[worker]\nnotify = "yes"\n', "[worker] notify must be true or false, not 'yes'"),
+        ('[worker]\nlisten = "9464"\n', "[worker] listen must be a host and a port, like 127.0.0.1:9464, not '9464'"),
+        ('[worker]\nlisten = "a:70000"\n', "[worker] listen must be a host and a port"),
+        ('[worker]\napp = "shop"\n', "[worker] app must be a module and a name in it"),
+        ("[policy]\nmax_attempts = 0\n", "[policy] max_attempts must be between 1 and 10000, not 0"),
+        ("[policy]\njitter = 2\n", "[policy] jitter must be between 0 and 1, not 2.0"),
+        ('[policy]\nif_unsure = "pray"\n', "[policy] if_unsure must be one of resend, hold, not 'pray'"),
+        ("[policy]\nattempts = 3\n", "there is no key 'attempts' in [policy]; do you mean max_attempts?"),
+        ("[policy.mailto]\njitter = 2\n", "[policy.mailto] jitter must be between 0 and 1, not 2.0"),
+        ("[policy.mailto]\nx = 2\n", "there is no key 'x' in [policy.mailto]; there are: max_attempts, "),
+        ('[policy."A b"]\njitter = 0\n', "[policy.A b]: 'A b' is not a scheme"),
+        ("[retention]\nhistory = true\n", '[retention] history must be a time like "30d" or "2h", or "never", not'),
     ],
 )
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -132,6 +149,8 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
         load(tmp_path, {})
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load(tmp_path / "bytes.toml", {})
+    for text in (f"a = {'9' * 5000}", f"a = 0x{'f' * 5000}", f"a = {'[' * 5000}"):
+        assert refusal(tmp_path, text).startswith("sendonce.toml cannot be read: a number in it is too large")
 
 
 def test_the_file_is_the_one_that_is_named_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +228,7 @@ def test_no_secret_is_in_what_is_said_of_it(tmp_path: Path, text: str) -> None:
     assert HIDDEN not in refusal(tmp_path, text)
 
 
-def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+def test_the_environment_goes_before_the_file_where_names_are_old(tmp_path: Path) -> None:
     key = new_key()
     text = f'[network]\nallow = ["10.0.0.0/8"]\n[secrets]\nkeys = "bad"\n{MAIL}[smtp]\nurl = "smtp://file.example"\n'
     environment = {

@@ -184,3 +184,16 @@ def test_secrets_that_are_sealed_are_opened_with_the_keys_of_the_file(folder: Pa
     secret = added.json["secret"]
     assert verify([key_of(secret)], arrival["headers"], arrival["body"].encode(), now=time.time())
     assert b"sealed:" in (folder / "sendonce.db").read_bytes()
+
+
+def test_W11_a_worker_has_the_limits_of_its_file_and_of_its_environment(folder: Path, provider: Provider) -> None:
+    publish(folder, "memo/1", f"{provider.url}/busy")
+    provider.control(fail="503", path="/busy")
+
+    text = "[worker]\nconcurrency = 7\n[policy]\nmax_attempts = 9\n[policy.http]\nmax_attempts = 1\n"
+    ran = work(folder, text, SENDONCE_WORKER_CONCURRENCY="8", SENDONCE_ALLOW_NETWORKS="127.0.0.0/8")
+
+    assert ran.code == 0, ran.err
+    assert ": 8 slots;" in ran.err
+    [dead] = run("dead-letters", "list", "--json", cwd=folder).json
+    assert dead["reason"] == "exhausted"

@@ -21,7 +21,7 @@ from tests.given import (
     result,
     settle_with,
 )
-from tests.stores.databases import Database
+from tests.stores.databases import Database, PostgresDatabase
 
 S = timedelta(seconds=1)
 
@@ -221,3 +221,24 @@ async def test_a_worker_says_that_it_lives_and_works_and_goes(database: Database
 
 async def test_each_worker_has_an_id_of_its_own(store: Store) -> None:
     assert await store.register("a", "0.1", 1) != await store.register("a", "0.1", 1)
+
+
+async def test_the_eldest_live_worker_that_listens_is_the_one_to_speak_for_the_database(
+    database: Database, store: Store
+) -> None:
+    silent = await store.register("a", "0.1", 1)
+    ids = [await store.register("a", "0.1", 1, is_listening=True) for _ in range(4)]
+
+    async def speaking() -> list[int]:
+        return [id for id in (silent, *ids) if await store.is_eldest(id)]
+
+    assert await speaking() == ids[:1]
+    await store.leave(ids[0])
+    assert await speaking() == ids[1:2]
+    seconds = timedelta(seconds=16)
+    long_ago: object = seconds if isinstance(database, PostgresDatabase) else seconds // timedelta(microseconds=1)
+    database.execute("update sendonce_workers set seen_at = seen_at - ? where id <= ?", long_ago, ids[1])
+    assert await speaking() == ids[2:3]
+    await store.beat(ids[1], progressed=False)
+
+    assert await speaking() == ids[1:2]

@@ -24,7 +24,8 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     | {"add_dead_letters", "count"},
     "open_generations": {"open_generation"},
 }
-ONLY_POSTGRES: set[str] = set()
+# Locks; SQLite has one writer.
+ONLY_POSTGRES = {"lock_events", "held_events", "lock_deliveries", "lock_operation", "still_open"}
 # The writing parts of cancel and of rolling up counters, a step of doubt, and the migrator's bookkeeping.
 ONLY_SQLITE = {
     "add_cancelled",

@@ -27,7 +27,7 @@ async def subscribe(store: Store, **changes: bytes) -> int:
 
 
 async def signing(store: Store, subscription_id: int) -> list[bytes]:
-    return [row.secret for row in await store.secrets_of(subscription_id)]
+    return [row.secret for row in await store.secrets_of([subscription_id])]
 
 
 async def rotate(store: Store, subscription_id: int, secret: bytes, overlap: timedelta = H) -> None:
@@ -54,7 +54,7 @@ async def test_secrets_are_kept_by_kind_and_read_newest_first(database: Database
     subscription_id = await subscribe(store, **SECRETS)
     await subscribe(store, signing=b"of another one")
 
-    rows = await store.secrets_of(subscription_id)
+    rows = await store.secrets_of([subscription_id])
 
     assert [(row.kind, row.secret) for row in rows] == list(reversed(SECRETS.items()))
     assert [row.id for row in rows] == sorted((row.id for row in rows), reverse=True)
@@ -67,7 +67,7 @@ async def test_a_subscription_without_secrets_has_none(store: Store) -> None:
         tenant="", types=["*"], destination="null:a", policy=None, description=None, operator="ada"
     )
 
-    assert await store.secrets_of(subscription_id) == []
+    assert await store.secrets_of([subscription_id]) == []
     assert await store.kept_secrets(subscription_id) == []
 
 
@@ -79,7 +79,7 @@ async def test_people_see_which_secrets_there_are_and_not_what_they_are(store: S
 
     assert [each.kind for each in kept] == list(reversed(SECRETS))
     for secret in SECRETS.values():
-        assert secret.decode() not in repr(row) + repr(kept) + repr(await store.secrets_of(subscription_id))
+        assert secret.decode() not in repr(row) + repr(kept) + repr(await store.secrets_of([subscription_id]))
 
 
 async def test_a_kind_that_is_unknown_is_refused_and_nothing_is_written(database: Database, store: Store) -> None:

@@ -57,6 +57,13 @@ class Channels:
         for scheme, channel in other._channels.items():
             self.add(channel, scheme, **other._settings[scheme])
 
+    def set_policy(self, scheme: str, policy: Mapping[str, object]) -> None:
+        """Have these go over the channel's own policy settings; ConfigError when nothing here serves that scheme."""
+        if scheme not in self._channels:
+            served = ", ".join(sorted(name for name in self._channels if ":" not in name))
+            raise ConfigError(f"[policy.{scheme}]: no channel here sends to {scheme}:; there are: {served}")
+        self._settings[scheme] = {**self._settings[scheme], **policy}
+
     def find(self, address: str) -> Channel | None:
         return self._channels.get(self._serving.of(address))
 

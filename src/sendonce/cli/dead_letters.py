@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from sendonce.cli import values
+from sendonce.cli.bulk import run_bulk
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
+from sendonce.cli.correcting import add_correct, run_correct
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.nouns import add_noun, run_verb
 from sendonce.cli.options import add_even_if_sent, add_filter, add_ids, add_json, add_operator, filter_of
@@ -14,12 +16,14 @@ from sendonce.cli.output import say, say_json
 from sendonce.cli.parser import Parser
 from sendonce.cli.reopening import say_reopened
 from sendonce.cli.running import with_store
+from sendonce.cli.selecting import add_selection, selection_of
 from sendonce.cli.settings import operator_of
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
 from sendonce.operations.attest import attest
 from sendonce.operations.repair import discard, requeue
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.bulk import REQUEUE
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeadLetterRow
 
 
@@ -32,6 +36,7 @@ def add(subparsers: Subparsers) -> None:
             "list": ("list the open dead letters, the newest first", _add_list),
             "show": ("show one dead letter", _add_show),
             "requeue": ("send dead letters again, as the next generation", _add_requeue),
+            "correct": ("send a dead letter to another address, or with other content", add_correct),
             "attest": ("close dead letters that were delivered, as a person knows", _add_attest),
             "discard": ("close dead letters without sending them", _add_discard),
         },
@@ -40,7 +45,7 @@ def add(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     verbs = {"list": _list, "show": _show, "requeue": _requeue, "attest": _attest, "discard": _discard}
-    return run_verb(args, verbs)
+    return run_verb(args, {**verbs, "correct": run_correct})
 
 
 def _add_list(parser: Parser) -> None:
@@ -53,7 +58,7 @@ def _add_show(parser: Parser) -> None:
 
 
 def _add_requeue(parser: Parser) -> None:
-    add_ids(parser, "dead letter")
+    add_selection(parser, "dead letter", given_up_as=True)
     add_operator(parser, reason_required=True)
     add_even_if_sent(parser)
     add_json(parser)
@@ -120,6 +125,9 @@ async def _read(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
 
 
 def _requeue(args: argparse.Namespace) -> int:
+    wanted = selection_of(args)
+    if wanted is not None:
+        return run_bulk(args, REQUEUE, wanted)
     operator = operator_of(args)
     reopened = with_store(
         args,

@@ -15,7 +15,7 @@ from sendonce.cli.running import with_store
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
 from sendonce.operations.plain import plain
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import AttemptRow, DeliveryRow
 
 

@@ -15,7 +15,7 @@ from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
 from sendonce.operations.plain import plain
 from sendonce.operations.wording import one_line
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeliveryRow, EventRow
 
 # Content is printed on request only.

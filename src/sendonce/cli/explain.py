@@ -52,7 +52,9 @@ def _tell(explanation: Explanation) -> None:
 
 def _tell_event(told: EventStory) -> None:
     say(paint(told.recorded, "bold"))
-    if not told.deliveries:
+    for line in told.gone:
+        say(f"  {line}")
+    if not told.deliveries and told.event.history_gone_at is None:
         say("  it goes nowhere: no destination was named and no subscription matched")
     for story in told.deliveries:
         say("")

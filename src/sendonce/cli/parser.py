@@ -23,7 +23,8 @@ class Parser(argparse.ArgumentParser):
             metavar="URL",
             # Left out when not given: a default of an inner parser would replace what was given to an outer one.
             default=argparse.SUPPRESS,
-            help="sqlite:///file or postgresql://…; else SENDONCE_DATABASE, else sqlite:///sendonce.db",
+            help="sqlite:///file or postgresql://…; else SENDONCE_DATABASE, else that of the settings file,"
+            " else sqlite:///sendonce.db",
         )
 
     def error(self, message: str) -> NoReturn:

@@ -1,24 +1,20 @@
 """sendonce publish: record an event and its deliveries, in a transaction of its own."""
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_json
 from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
+from sendonce.cli.payloads import add_payload, has_payload, payload_of
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import open_connection
 from sendonce.errors import KeyReused
 from sendonce.operations.wording import counted
 from sendonce.outbox.outbox import Outbox, Published
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeliveryRow
 
 
@@ -40,7 +36,7 @@ def add(subparsers: Subparsers) -> None:
         metavar="URI",
         help="where to; may be repeated",
     )
-    _add_payload(parser)
+    add_payload(parser, "default: {}")
     parser.add_argument("--tenant", type=values.tenant, default="", metavar="NAME", help="whose event (default: none)")
     parser.add_argument("--subject", metavar="TEXT", help="what the event is about")
     parser.add_argument(
@@ -64,14 +60,8 @@ def add(subparsers: Subparsers) -> None:
     add_json(parser)
 
 
-def _add_payload(parser: Parser) -> None:
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--payload", metavar="JSON", help="the content; - reads standard input (default: {})")
-    source.add_argument("--payload-file", metavar="FILE", help="the content, from a file; - reads standard input")
-
-
 def run(args: argparse.Namespace) -> int:
-    payload = _payload(args)
+    payload = payload_of(args) if has_payload(args) else {}
     url = database_of(args)
     published, deliveries = with_store(args, lambda store: _publish(store, url, payload, args))
     if args.json:
@@ -121,32 +111,3 @@ def _document(published: Published, deliveries: Sequence[DeliveryRow]) -> dict[s
             for each in deliveries
         ],
     }
-
-
-def _payload(args: argparse.Namespace) -> object:
-    text, source = "{}", "the payload"
-    if args.payload == "-" or args.payload_file == "-":
-        text, source = _decoded(sys.stdin.buffer.read(), "standard input"), "standard input"
-    elif args.payload is not None:
-        text = args.payload
-    elif args.payload_file is not None:
-        source = args.payload_file
-        try:
-            text = _decoded(Path(source).read_bytes(), source)
-        except (OSError, ValueError) as error:
-            raise WrongUse(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise WrongUse(f"{source} is nested too deeply to be JSON") from None
-    except ValueError as error:
-        # Only where it goes wrong: the text itself may be secret.
-        place = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise WrongUse(f"{source} is not JSON{place}") from None
-
-
-def _decoded(content: bytes, source: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise WrongUse(f"{source} is not UTF-8 text") from None

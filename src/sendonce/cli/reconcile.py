@@ -39,9 +39,6 @@ def add(subparsers: Subparsers) -> None:
         " is marked sent against what the other side has.",
     )
     add_sending(parser)
-    parser.add_argument(
-        "--policy", metavar="JSON", help='the default policy, like {"if_unsure": "hold"}; else SENDONCE_POLICY'
-    )
     parser.add_argument("--audit", action="store_true", help="check what is marked sent")
     parser.add_argument(
         "--since", type=values.past, metavar="WHEN", help="what was sent since 30m, 2h, 3d ago, or an ISO time"

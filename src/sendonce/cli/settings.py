@@ -1,21 +1,27 @@
-"""What the environment says where an option does not: the database, the operator, whether to show traces."""
+"""What commands need to know that send nothing: the database, and who is acting."""
 
 import argparse
 import os
 
 from sendonce.cli.failures import WrongUse
-from sendonce.compose import check_url
 from sendonce.errors import ConfigError
-
-DEFAULT_DATABASE = "sqlite:///sendonce.db"
 
 
 def database_of(args: argparse.Namespace) -> str:
-    """The database's address, checked: --database, else SENDONCE_DATABASE, else a file in the working directory."""
+    """The database's address, checked: --database, else SENDONCE_DATABASE, else [database] url of the settings file.
+
+    Else it is a file in the working directory. The settings file is read only when nothing nearer says it, so that a
+    mistake in it keeps nobody from looking at a database.
+    """
+    from sendonce.settings.database import load_database
+    from sendonce.settings.files import find
+
     given: str | None = getattr(args, "database", None)
-    named = os.environ.get("SENDONCE_DATABASE") or DEFAULT_DATABASE
+    named = os.environ.get("SENDONCE_DATABASE", "").strip()
     try:
-        return check_url(named if given is None else given)
+        if given is not None or named:
+            return load_database(None, {"SENDONCE_DATABASE": named}, {} if given is None else {"--database": given})
+        return load_database(find(getattr(args, "config", None), os.environ), os.environ, {})
     except ConfigError as error:
         raise WrongUse(str(error)) from None
 

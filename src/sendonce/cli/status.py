@@ -15,7 +15,7 @@ from sendonce.operations.plain import plain
 from sendonce.operations.rooms import room_sentence
 from sendonce.operations.subscriptions import HeldBack, held_back
 from sendonce.operations.wording import ago
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from datetime import datetime
 
-from sendonce.cli import values
+from sendonce.cli import ordering, values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
 from sendonce.cli.failures import WrongUse
@@ -42,6 +42,9 @@ def add(subparsers: Subparsers) -> None:
             "resume": ("let a paused or disabled subscription's deliveries go on", _add_change),
             "remove": ("end a subscription, for good", _add_change),
             "rate": ("limit how much a subscription is sent", _add_rate),
+            "policy": ("give a subscription other limits", ordering.add_policy),
+            "types": ("let a subscription get other types of event", ordering.add_types),
+            "test": ("send a test event to a subscription, and to no other", ordering.add_test),
             "rotate-secret": ("replace a subscription's signing secret, with an overlap", add_rotate),
             "reseal": ("encrypt all stored secrets with the first of the keys", add_reseal),
         },
@@ -59,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
             "resume": lambda args: _change(args, subscriptions.ACTIVE, "is active"),
             "remove": lambda args: _change(args, subscriptions.REMOVED, "is removed"),
             "rate": _rate,
+            "policy": ordering.policy,
+            "types": ordering.types,
+            "test": ordering.test,
             "rotate-secret": rotate,
             "reseal": reseal,
         },

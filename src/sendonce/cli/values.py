@@ -9,8 +9,9 @@ from typing import TypeVar
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import normalise
 from sendonce.domain.durations import parse_duration
-from sendonce.domain.events import LONGEST_TENANT, check_type
+from sendonce.domain.events import LONGEST_TENANT, check_pattern, check_type
 from sendonce.domain.rates import parse_rate
+from sendonce.domain.requests import RequestStatus
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import SendonceError
 from sendonce.operations.find import is_id
@@ -41,6 +42,13 @@ def reason_class(text: str) -> ReasonClass:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(ReasonClass)}") from None
 
 
+def request_status(text: str) -> RequestStatus:
+    try:
+        return RequestStatus(text.lower().replace("-", "_"))
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(RequestStatus)}") from None
+
+
 def past(text: str) -> datetime:
     """2h: two hours ago; or an ISO time."""
     return _moment(text, -1)
@@ -67,6 +75,11 @@ def duration(text: str) -> timedelta:
 def rate(text: str) -> float | None:
     """10/s: so many sends a second; none: no limit."""
     return None if text.strip().lower() == "none" else _checked(parse_rate, text)
+
+
+def some_rate(text: str) -> float:
+    """10/s: so many a second."""
+    return _checked(parse_rate, text)
 
 
 def row_id(text: str) -> int:
@@ -103,6 +116,11 @@ def tenant(text: str) -> str:
 
 def event_type(text: str) -> str:
     return _checked(check_type, text)
+
+
+def type_pattern(text: str) -> str:
+    """A type, or a family like order.*"""
+    return _checked(check_pattern, text)
 
 
 def destination(text: str) -> str:

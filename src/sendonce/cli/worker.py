@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.parser import WrongUse
-from sendonce.cli.sending import add_sending, channels_for, settings_for
-from sendonce.cli.settings import database_of
+from sendonce.cli.sending import add_sending, add_setting, channels_for, settings_for
 from sendonce.errors import ConfigError
+from sendonce.settings.catalogue import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from datetime import timedelta
 
-    from sendonce.engine.config import WorkerConfig
     from sendonce.engine.daemon import Parts
-    from sendonce.stores.ports import Doorbell
+    from sendonce.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -25,37 +23,11 @@ def add(subparsers: "Subparsers") -> None:
         help=COMMANDS["worker"][1],
         description="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
     )
-    parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="sends at once (default 100)")
-    parser.add_argument(
-        "--lease", type=_duration, default="30s", metavar="TIME", help="how long a claim holds without renewal (30s)"
-    )
-    parser.add_argument(
-        "--poll", type=_duration, default="1s", metavar="TIME", help="the longest pause between two looks (1s)"
-    )
-    parser.add_argument(
-        "--grace", type=_duration, default="20s", metavar="TIME", help="time to finish when told to stop (20s)"
-    )
-    parser.add_argument(
-        "--per-destination", type=int, metavar="N", help="the most sends at once to one destination (4/5 of all)"
-    )
-    parser.add_argument("--per-host", type=int, metavar="N", help="the most sends at once to one host (all)")
-    parser.add_argument(
-        "--breaker-after", type=int, default=10, metavar="N", help="failures in a row that open a breaker (10)"
-    )
-    parser.add_argument(
-        "--breaker-pause", type=_duration, default="10s", metavar="TIME", help="how long until the first probe (10s)"
-    )
-    parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
     add_sending(parser)
-    parser.add_argument(
-        "--policy", metavar="JSON", help='the default policy, like {"max_attempts": 5}; else SENDONCE_POLICY'
-    )
-    parser.add_argument(
-        "--notify", action="store_true", help="also listen for announcements of publishers that notify (PostgreSQL)"
-    )
-    parser.add_argument(
-        "--listen-database", metavar="URL", help="where to listen, when --database goes through a pooler"
-    )
+    for setting in (*TABLES["worker"].values(), TABLES["database"]["listen_url"]):
+        if setting.key != "app":
+            add_setting(parser, setting)
+    parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
     parser.add_argument("--verbose", action="store_true", help="also log every settled batch")
 
 
@@ -63,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     """Work; 0 when it stopped as told."""
     from sendonce.engine import daemon
 
-    url = database_of(args)
+    settings = settings_for(args)
     try:
-        parts = _parts(args, url)
+        parts = _parts(settings, until_idle=args.until_idle)
     except ConfigError as error:
         raise WrongUse(str(error)) from None
     _log_to_stderr(verbose=args.verbose)
@@ -73,61 +45,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _duration(text: str) -> "timedelta":
-    from sendonce.domain.durations import parse_duration
+def _parts(settings: "Settings", *, until_idle: bool) -> "Parts":
+    from dataclasses import replace
 
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    from sendonce.embedded import parts_of
 
-
-def _parts(args: argparse.Namespace, url: str) -> "Parts":
-    import os
-
-    from sendonce import __version__
-    from sendonce.compose import open_store
-    from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
-    from sendonce.engine.daemon import Parts
-    from sendonce.observe import logs
-
-    settings = settings_for(args)
-    return Parts(
-        open_store=lambda: open_store(url),
-        channels=channels_for(args, settings),
-        config=_config(args),
-        emit=logs.write,
-        version=__version__,
-        policy=parse_policy(DEFAULT_POLICY, args.policy or os.environ.get("SENDONCE_POLICY")),
-        doorbell=_doorbell(args, url),
-        sealer=settings.sealer,
-        alerts=settings.alerts,
-    )
-
-
-def _config(args: argparse.Namespace) -> "WorkerConfig":
-    from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
-
-    return WorkerConfig(
-        concurrency=args.concurrency,
-        lease=args.lease,
-        poll=args.poll,
-        grace=args.grace,
-        until_idle=args.until_idle,
-        per_destination=args.per_destination,
-        per_host=args.per_host,
-        breaker_after=args.breaker_after,
-        breaker_pause=args.breaker_pause,
-        breaker_longest=max(BREAKER_LONGEST, args.breaker_pause),
-    )
-
-
-def _doorbell(args: argparse.Namespace, url: str) -> "Doorbell | None":
-    from sendonce.compose import check_url, open_doorbell
-
-    if not args.notify and args.listen_database is None:
-        return None
-    return open_doorbell(check_url(args.listen_database) if args.listen_database else url)
+    parts = parts_of(settings, channels_for(settings))
+    return replace(parts, config=replace(settings.worker, until_idle=until_idle))
 
 
 def _log_to_stderr(*, verbose: bool) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sendonce.compose import migrate, open_store
 from sendonce.demo.shop import order_of
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.stores.ports import ReadStore, Store
+from sendonce.stores.ports import Store
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import Filter
 
 EVERYTHING = Filter(limit=1000)

@@ -121,7 +121,7 @@ def family() -> Iterator[Family]:
 def _environment() -> dict[str, str]:
     """Nothing of somebody's own settings, and leave to reach this machine itself."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SENDONCE_")}
-    return {**plain, "SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"}
+    return {**plain, "SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8", "SENDONCE_CONFIG": os.devnull}
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -74,7 +74,8 @@ class Lease(NamedTuple):
 class Report(NamedTuple):
     """What a sender says of one attempt. `cleared`: a look-up answered that it had not arrived before.
 
-    `cannot_be_asked`: the other side has said that it will never know about this one.
+    `cannot_be_asked`: the other side has said that it will never know about this one. `answered`: what a look-up came
+    to (found, not_found, no_answer, cannot_tell), where there was one.
     """
 
     claim: Claim
@@ -82,6 +83,7 @@ class Report(NamedTuple):
     outcome: Outcome
     cleared: bool = False
     cannot_be_asked: bool = False
+    answered: str | None = None
 
 
 class Result(NamedTuple):

@@ -105,11 +105,15 @@ def _respelled(text: str) -> str:
     return f"{scheme}:{rest}"
 
 
+def named(to: "str | TypedDestination | Sequence[str | TypedDestination]") -> "list[str | TypedDestination]":
+    """The destinations a caller named, as they are: one, or several."""
+    return [to] if isinstance(to, str) or not isinstance(to, Sequence) else list(to)
+
+
 def route(to: "str | TypedDestination | Sequence[str | TypedDestination]") -> tuple[Routed, ...]:
     """The destinations a caller named, normalised, each once. The same one with two contents is an error."""
-    named = [to] if isinstance(to, str) or not isinstance(to, Sequence) else list(to)
     routed: dict[str, Routed] = {}
-    for one in named:
+    for one in named(to):
         if isinstance(one, str):
             found = Routed(normalise(one))
         elif isinstance(one, TypedDestination):

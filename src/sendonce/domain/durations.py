@@ -41,3 +41,12 @@ def format_duration(value: timedelta) -> str:
             rest = whole % size // smaller
             return f"{whole // size}{unit} {rest}{sub}" if rest else f"{whole // size}{unit}"
     return f"{whole}s"
+
+
+def spell_duration(value: timedelta) -> str:
+    """The one spelling that `parse_duration` reads back as it was: 250ms, 30s, 5m, 90m, 7d."""
+    for unit in ("d", "h", "m", "s", "ms"):
+        size = timedelta(seconds=_UNITS[unit])
+        if value and value % size == timedelta(0):
+            return f"{value // size}{unit}"
+    return f"{value.total_seconds():.6f}s" if value else "0s"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
-from sendonce.domain.durations import format_duration
+from sendonce.domain.durations import format_duration, spell_duration
 from sendonce.errors import ConfigError
 from sendonce.stores.records import READING_CAP, AlertRow, Readings
 
@@ -19,7 +19,6 @@ TITLES = {
     "in_doubt": "deliveries in doubt",
     "findings": "deliveries marked sent without evidence, or shown to be sent too late",
 }
-_SIZES = ((86400, "d"), (3600, "h"), (60, "m"))
 _ADVICE = {
     "our_credentials": "our credentials are refused, or cannot be read; correct them, then restart the workers",
     "our_server": "our own server does not do its work; look at it",
@@ -123,7 +122,7 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
     yield (
         "findings", found, settings.findings,
         f"{_count(found, 'delivery', 'deliveries')} marked sent without evidence, or shown to be sent too late, in the"
-        f" last {span}; see: sendonce reconcile --audit --since {_spelled(settings.repeat)}",
+        f" last {span}; see: sendonce reconcile --audit --since {spell_duration(settings.repeat)}",
     )  # fmt: skip
 
 
@@ -146,10 +145,3 @@ def _count(amount: int, one: str, many: str) -> str:
     if amount == 1:
         return f"1 {one}"
     return f"{amount:,} {many}" if amount < READING_CAP else f"{amount:,} or more {many}"
-
-
-def _spelled(span: timedelta) -> str:
-    """A time as an option takes it."""
-    seconds = span.total_seconds()
-    size, unit = next((each for each in _SIZES if seconds % each[0] == 0), (1, "s"))
-    return f"{seconds / size:g}{unit}"

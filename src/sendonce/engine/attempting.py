@@ -46,11 +46,12 @@ class Keyring(Protocol):
 
 
 class Attempted(NamedTuple):
-    """What one attempt came to. `cleared` and `cannot_be_asked` as in a Report."""
+    """What one attempt came to. `cleared`, `cannot_be_asked` and `answered` as in a Report."""
 
     outcome: Outcome
     cleared: bool = False
     cannot_be_asked: bool = False
+    answered: str | None = None
 
 
 class Attempting:
@@ -84,10 +85,10 @@ class Attempting:
             known = await ask(claim, asking, message, policy, seconds)
         answer = known.answer or hopeless
         if answer is not None:
-            return Attempted(answer, known.cleared, known.cannot_be_asked)
+            return Attempted(answer, *known[1:])
         left = seconds(policy)
         if left <= 0:
-            return Attempted(TOO_LATE, known.cleared, known.cannot_be_asked)
+            return Attempted(TOO_LATE, *known[1:])
         checkpoint("sender.before_send")
         outcome = await channel.send(message, timeout=left)
         checkpoint("sender.after_send")
@@ -95,7 +96,7 @@ class Attempting:
             outcome = _checked(outcome)
         if asking is not None and type(outcome) is Delivered and not outcome.notification_id:
             outcome = NO_ID
-        return Attempted(outcome, known.cleared, known.cannot_be_asked)
+        return Attempted(outcome, *known[1:])
 
     async def _credentials(self, claim: Claim) -> Credentials | Deferred:
         if claim.subscription_id is None or self._keyring is None:
@@ -109,6 +110,7 @@ class Known(NamedTuple):
     answer: Outcome | None
     cleared: bool = False
     cannot_be_asked: bool = False
+    answered: str | None = None
 
 
 async def ask(
@@ -126,14 +128,14 @@ async def ask(
     match answer:
         case Found(notification_id, sent_at):
             id = notification_id or claim.notification_id or message.token
-            return Known(_checked(Delivered(id, response=FOUND, sent_at=sent_at)))
+            return Known(_checked(Delivered(id, response=FOUND, sent_at=sent_at)), answered="found")
         case NoAnswer(code, text, again_in):
-            return Known(_checked(Deferred(code, text, again_in)))
+            return Known(_checked(Deferred(code, text, again_in)), answered="no_answer")
         case NotFound():
             spent = is_spent(claim.attempt_count, claim.deferred_count, policy)
-            return Known(SPENT if spent else None, cleared=True)
+            return Known(SPENT if spent else None, cleared=True, answered="not_found")
         case CannotTell(is_safe_to_repeat=is_safe):
-            return Known(None) if is_safe else _unsure(claim, policy)
+            return (Known(None) if is_safe else _unsure(claim, policy))._replace(answered="cannot_tell")
     return Known(Deferred("bad_look_up", f"the channel answered a look-up with {type(answer).__name__}"))
 
 

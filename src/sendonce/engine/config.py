@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sendonce.domain.policies import Policy
 from sendonce.errors import ConfigError
 
 BREAKER_LONGEST = timedelta(minutes=5)
@@ -49,3 +50,12 @@ class WorkerConfig:
     def longest_send(self) -> timedelta:
         """What an attempt may take at most: always below the lease."""
         return self.lease * 0.8
+
+
+def check_timeout(config: WorkerConfig, policy: Policy) -> None:
+    """Raise ConfigError when a send may outlast its lease."""
+    if policy.timeout > config.longest_send:
+        raise ConfigError(
+            f"a send may take {policy.timeout.total_seconds():g} s but the lease is only"
+            f" {config.lease.total_seconds():g} s; make the lease longer or the timeout shorter"
+        )

@@ -6,24 +6,27 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
-from sendonce.engine.config import WorkerConfig
+from sendonce.engine.config import WorkerConfig, check_timeout
 from sendonce.engine.gone import Gone
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.leases import LeaseBook
+from sendonce.engine.listening import Address, Page, attended, listening
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
+from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.sinks import sinks_of
+from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
-from sendonce.errors import ConfigError
 from sendonce.observe.facts import Begun, Emit, Fact, Stopped
+from sendonce.observe.tallies import Tallies
 from sendonce.sealing import Sealer
 from sendonce.stores.ports import Doorbell, Store
 
@@ -32,7 +35,8 @@ from sendonce.stores.ports import Doorbell, Store
 class Parts:
     """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through.
 
-    `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything.
+    `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything, without `retention`
+    everything is kept; at `listen` its metrics and its health are served.
     """
 
     open_store: Callable[[], Awaitable[Store]]
@@ -44,27 +48,37 @@ class Parts:
     doorbell: Doorbell | None = None
     sealer: Sealer = field(default_factory=Sealer)
     alerts: AlertSettings | None = None
+    retention: RetentionSettings | None = None
+    listen: Address | None = None
 
 
-async def run(parts: Parts) -> Stopped:
-    """Work until SIGTERM or SIGINT, or until idle if so configured."""
+async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
+    """Work until SIGTERM or SIGINT, or until idle if so configured; in somebody's own process until `stop` is set."""
+    check_timeout(parts.config, parts.policy)
+    vitals, tallies = Vitals(), Tallies(parts.version)
+    ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.listen else [])]
+    page = Page(vitals, tallies)
+    async with listening(parts.listen, page, parts.emit):
+        return await _work(replace(parts, emit=_heard(*ears)), vitals, page, stop)
+
+
+async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | None) -> Stopped:
     policies = Policies(parts.policy, parts.channels.settings())
-    _check_timeouts(parts)
     store = await parts.open_store()
     name = f"{socket.gethostname()}:{os.getpid()}"
     try:
-        worker_id = await store.register(name, parts.version, parts.config.concurrency)
+        worker_id = await store.register(
+            name, parts.version, parts.config.concurrency, is_listening=parts.listen is not None
+        )
         orchestrator = Orchestrator(store, policies, parts.channels)
         book = LeaseBook()
         namespace = await store.namespace()
         gone = Gone(store, parts.emit)
-        alarm = None
-        if parts.alerts is not None:
-            sinks = sinks_of(parts.alerts, parts.channels, namespace)
-            alarm = Alarm(store, parts.alerts, sinks, parts.emit)
+        alarm = _alarm_of(parts, store, namespace)
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
-            worker_id=worker_id, namespace=namespace, emit=_heard(parts.emit, alarm), doorbell=parts.doorbell,
+            worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
+            emit=_heard(parts.emit, alarm.hear) if alarm else parts.emit, vitals=vitals, is_counted=bool(parts.listen),
             rooms=store, keyring=SubscriptionKeyring(store, parts.sealer), on_settled=gone.note,
         )  # fmt: skip
         parts.emit(
@@ -77,12 +91,16 @@ async def run(parts: Parts) -> Stopped:
         )
         loop = asyncio.get_running_loop()
         keeping = _KeeperThread(
-            parts, book, orchestrator, worker_id, on_end=lambda: loop.call_soon_threadsafe(worker.stop)
+            parts, book, orchestrator, worker_id, vitals, on_end=lambda: loop.call_soon_threadsafe(worker.stop)
         )
         keeping.start()
         try:
-            _stop_on_signals(worker)
-            async with _minding(gone), _watched(alarm, until_idle=parts.config.until_idle):
+            if stop is None:
+                _stop_on_signals(worker)
+            shown = attended(page, parts.open_store, worker, worker_id, parts.emit) if parts.listen else nullcontext()
+            pruned = _pruned(parts, store, worker_id)
+            watched = _watched(alarm, until_idle=parts.config.until_idle)
+            async with _minding(gone), _told(worker, stop), watched, pruned, shown:
                 stopped = await worker.run()
         finally:
             await asyncio.to_thread(keeping.stop)
@@ -94,16 +112,36 @@ async def run(parts: Parts) -> Stopped:
         await store.close()
 
 
-def _heard(emit: Emit, alarm: Alarm | None) -> Emit:
-    """Let the alarm hear what the worker says."""
-    if alarm is None:
-        return emit
+def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alarm | None:
+    if parts.alerts is None:
+        return None
+    return Alarm(store, parts.alerts, sinks_of(parts.alerts, parts.channels, namespace), parts.emit)
 
-    def both(fact: Fact) -> None:
-        emit(fact)
-        alarm.hear(fact)
 
-    return both
+def _heard(*ears: Emit) -> Emit:
+    """Let all of them hear each fact."""
+
+    def each(fact: Fact) -> None:
+        for hear in ears:
+            hear(fact)
+
+    return each
+
+
+@asynccontextmanager
+async def _told(worker: Worker, stop: asyncio.Event | None) -> AsyncIterator[None]:
+    """Stop the worker when somebody says so."""
+
+    async def listen(told: asyncio.Event) -> None:
+        await told.wait()
+        worker.stop()
+
+    listening = None if stop is None else asyncio.create_task(listen(stop))
+    try:
+        yield
+    finally:
+        if listening is not None:
+            listening.cancel()
 
 
 @asynccontextmanager
@@ -134,13 +172,30 @@ async def _watched(alarm: Alarm | None, *, until_idle: bool) -> AsyncIterator[No
         await asyncio.gather(looking, return_exceptions=True)
 
 
+@asynccontextmanager
+async def _pruned(parts: Parts, store: Store, worker_id: int) -> AsyncIterator[None]:
+    """Take part in retention while the worker works. A pass that is cut short is another worker's after a while."""
+    if parts.retention is None:
+        yield
+        return
+    retention = Retention(store, parts.retention, parts.emit, worker_id=worker_id)
+    pruning = asyncio.create_task(retention.run())
+    try:
+        yield
+    finally:
+        pruning.cancel()
+        await asyncio.gather(pruning, return_exceptions=True)
+
+
 class _KeeperThread:
     """The lease keeper on its own loop: renewals are on time even when a channel blocks the sender's loop."""
 
     def __init__(
-        self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, on_end: Callable[[], object]
-    ) -> None:
+        self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, vitals: Vitals,
+        on_end: Callable[[], object],
+    ) -> None:  # fmt: skip
         self._on_end = on_end
+        self._vitals = vitals
         self._parts = parts
         self._book = book
         self._orchestrator = orchestrator
@@ -183,20 +238,13 @@ class _KeeperThread:
             keeper = Keeper(
                 store, self._book, self._orchestrator.decide,
                 worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
+                vitals=self._vitals,
             )  # fmt: skip
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._ready.set()
             await keeper.run(self._stop)
         finally:
             await store.close()
-
-
-def _check_timeouts(parts: Parts) -> None:
-    if parts.policy.timeout > parts.config.longest_send:
-        raise ConfigError(
-            f"a send may take {parts.policy.timeout.total_seconds():g} s but the lease is only"
-            f" {parts.config.lease.total_seconds():g} s; make the lease longer or the timeout shorter"
-        )
 
 
 def _stop_on_signals(worker: Worker) -> None:

@@ -8,10 +8,12 @@ from datetime import timedelta
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result
 from sendonce.engine.leases import LeaseBook
+from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit, Expired, LeasesLost
 from sendonce.stores.ports import LeaseStore
 
+PART = "lease keeper"
 EXPIRE_LIMIT = 20
 BEAT_SECONDS = 2.0
 ROLL_UP_SECONDS = 60.0
@@ -22,7 +24,7 @@ class Keeper:
 
     def __init__(
         self, store: LeaseStore, book: LeaseBook, decide: Callable[[Sequence[Report]], Sequence[Result]],
-        *, worker_id: int, hold: timedelta, emit: Emit,
+        *, worker_id: int, hold: timedelta, emit: Emit, vitals: Vitals | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._book = book
@@ -30,6 +32,7 @@ class Keeper:
         self._worker_id = worker_id
         self._hold = hold
         self._emit = emit
+        self._vitals = vitals or Vitals()
         self._next = {"renew": 0.0, "beat": 0.0, "roll_up": time.monotonic() + ROLL_UP_SECONDS}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -37,20 +40,23 @@ class Keeper:
         pause = min(0.25, self._hold.total_seconds() / 8)
         lost_at: float | None = None
         while not stop.is_set():
+            self._vitals.turn(PART)
             try:
                 await self.tick()
+                self._vitals.heard()
                 if lost_at is not None:
-                    self._emit(DatabaseBack(part="lease keeper", after=timedelta(seconds=time.monotonic() - lost_at)))
+                    self._emit(DatabaseBack(part=PART, after=timedelta(seconds=time.monotonic() - lost_at)))
                     lost_at = None
             except StoreBusy as error:
                 if lost_at is None:
                     lost_at = time.monotonic()
-                    self._emit(DatabaseLost(part="lease keeper", reason=str(error)))
+                    self._emit(DatabaseLost(part=PART, reason=str(error)))
             try:
                 async with asyncio.timeout(pause):
                     await stop.wait()
             except TimeoutError:
                 continue
+        self._vitals.rest(PART)
         await self._leave()
 
     async def tick(self) -> None:
@@ -100,6 +106,7 @@ class Keeper:
         while results := await self._store.expire(EXPIRE_LIMIT, self._decide):
             checkpoint("keeper.after_expire")
             self._emit(Expired.of(results))
+            self._vitals.turn(PART)
             await self._renew()  # a long row of expired leases must not cost us our own
 
     async def _leave(self) -> None:

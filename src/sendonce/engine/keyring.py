@@ -16,6 +16,7 @@ from sendonce.stores.ports import SecretStore
 from sendonce.stores.records import SecretRow
 
 LARGEST = 10_000
+AT_ONCE = 1000
 BUSY = Deferred("no_secret", "its secret could not be read now", timedelta(seconds=5))
 UNREADABLE = Deferred(
     "our_credentials",
@@ -30,39 +31,64 @@ class _Kept(NamedTuple):
 
 
 class SubscriptionKeyring:
-    """See `Keyring`. A rotated secret is signed with after at most `seconds`; concurrent callers share one read."""
+    """See `Keyring`. A rotated secret is signed with after at most `seconds`.
+
+    Those who ask at once share one read, also for different subscriptions: an event may go to thousands of them.
+    """
 
     def __init__(self, store: SecretStore, sealer: Sealer, *, seconds: float = 5.0) -> None:
         self._store = store
         self._sealer = sealer
         self._seconds = seconds
         self._kept: dict[int, _Kept] = {}
-        self._reading: dict[int, asyncio.Task[Credentials | Deferred]] = {}
+        self._wanted: dict[int, asyncio.Future[Credentials | Deferred]] = {}
+        self._reading: asyncio.Task[None] | None = None
 
     async def of(self, subscription_id: int) -> Credentials | Deferred:
         """They, or why it must wait."""
         kept = self._kept.get(subscription_id)
         if kept is not None and kept.until > time.monotonic():
             return kept.credentials
-        reading = self._reading.get(subscription_id)
-        if reading is None:
-            reading = asyncio.create_task(self._read(subscription_id))
-            self._reading[subscription_id] = reading
-            reading.add_done_callback(lambda _: self._reading.pop(subscription_id, None))
+        answer = self._wanted.get(subscription_id)
+        if answer is None:
+            answer = self._wanted[subscription_id] = asyncio.get_running_loop().create_future()
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
         # A caller that gives up must not take the answer from the others.
-        return await asyncio.shield(reading)
+        return await asyncio.shield(answer)
 
-    async def _read(self, subscription_id: int) -> Credentials | Deferred:
+    async def _read(self) -> None:
+        """Answer all who wait, those too who come while the others' secrets are being read."""
+        while self._wanted:
+            ids = list(self._wanted)[:AT_ONCE]
+            found = await self._found(ids)
+            for each in ids:
+                credentials = self._opened(found, each)
+                if credentials is not BUSY:
+                    self._keep(each, credentials)
+                answer = self._wanted.pop(each)
+                if not answer.done():
+                    answer.set_result(credentials)
+
+    async def _found(self, ids: Sequence[int]) -> dict[int, list[SecretRow]] | Deferred:
         try:
-            credentials: Credentials | Deferred = _credentials(
-                await self._store.secrets_of(subscription_id), self._sealer
-            )
+            rows = await self._store.secrets_of(ids)
         except StoreBusy:
             return BUSY
+        except SendonceError:
+            return UNREADABLE
+        found: dict[int, list[SecretRow]] = {each: [] for each in ids}
+        for row in rows:
+            found[row.subscription_id].append(row)
+        return found
+
+    def _opened(self, found: dict[int, list[SecretRow]] | Deferred, subscription_id: int) -> Credentials | Deferred:
+        if isinstance(found, Deferred):
+            return found
+        try:
+            return _credentials(found[subscription_id], self._sealer)
         except (SendonceError, ValueError):
-            credentials = UNREADABLE
-        self._keep(subscription_id, credentials)
-        return credentials
+            return UNREADABLE
 
     def _keep(self, subscription_id: int, credentials: Credentials | Deferred) -> None:
         self._kept.pop(subscription_id, None)

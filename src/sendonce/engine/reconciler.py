@@ -22,7 +22,8 @@ from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Keyring, Known, ask
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
-from sendonce.stores.ports import LeaseStore, ReadStore
+from sendonce.stores.ports import LeaseStore
+from sendonce.stores.readers import ReadStore
 
 CONCURRENCY = 50
 LEASE = timedelta(seconds=60)

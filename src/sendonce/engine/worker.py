@@ -17,16 +17,19 @@ from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.patience import Patience
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
+from sendonce.engine.vitals import Vitals
 from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
 from sendonce.observe.facts import Emit, Settled, Stopped, Stopping
 from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
 
+CLAIMS, RESULTS = "worker", "results"
 SETTLE_LIMIT = 1000
 QUICKEST_POLL = 0.01
 GATHER_SECONDS = 0.02
 GATHER_RESULTS_SECONDS = 0.01
 AFTER_CUT_SECONDS = 5.0
+TURN_SECONDS = 5.0
 
 
 class Worker:
@@ -36,6 +39,7 @@ class Worker:
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
         rooms: RoomStore, keyring: Keyring | None = None, on_settled: Callable[[Sequence[Result]], None] | None = None,
+        vitals: Vitals | None = None, is_counted: bool = False,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._leases = leases
@@ -44,7 +48,10 @@ class Worker:
         self._worker_id = worker_id
         self._emit = emit
         self._doorbell = doorbell
+        self._vitals = vitals or Vitals()
+        self._is_counted = is_counted
         self._reports: list[Report] = []
+        self._seconds: list[float] = []
         self._reported = asyncio.Event()
         self._slot_free = asyncio.Event()
         self._stop = asyncio.Event()
@@ -68,6 +75,7 @@ class Worker:
 
     def stop(self) -> None:
         """Claim no more; finish what is in flight."""
+        self._vitals.is_stopping = True
         self._stop.set()
         self._slot_free.set()
 
@@ -80,6 +88,7 @@ class Worker:
             try:
                 await self._claim_until_stopped()
             except Exception:
+                self._vitals.end(CLAIMS)
                 await self._finish(settling)  # whatever ended the claiming, what was sent is still written down
                 raise
             await self._finish(settling)
@@ -87,18 +96,20 @@ class Worker:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
             await self._sender.close()
-        stopped = Stopped(finished=self._finished, in_doubt=self._in_doubt + self._unsettled)
+        stopped = Stopped(finished=self._finished, in_doubt=self._in_doubt + self.in_flight)
         self._emit(stopped)
         return stopped
 
     @property
-    def _unsettled(self) -> int:
+    def in_flight(self) -> int:
+        """Attempts whose results are not written yet."""
         return len(self._reports) + self._settling + self._sender.busy
 
     async def _claim_until_stopped(self) -> None:
         pause = QUICKEST_POLL
-        patience = Patience("worker", self._emit)
+        patience = Patience(CLAIMS, self._emit)
         while not self._stop.is_set():
+            self._vitals.turn(CLAIMS)
             await self._wait_for_slots()
             if self._stop.is_set():
                 return
@@ -119,7 +130,7 @@ class Worker:
 
     async def _is_idle(self) -> bool:
         """Nothing is on its way, due, or waiting for its turn."""
-        return not self._unsettled and await self._leases.is_idle() and await self._waiting.is_empty()
+        return not self.in_flight and await self._leases.is_idle() and await self._waiting.is_empty()
 
     async def _claim(self, wanted: int) -> int:
         """Lease and hand to the sender; how many rows were looked at, parked ones included.
@@ -170,7 +181,8 @@ class Worker:
     async def _wait_for_slots(self) -> None:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""
         while not self._stop.is_set() and not self._has_room(1):
-            await self._until_slot_free(None)
+            await self._until_slot_free(TURN_SECONDS)
+            self._vitals.turn(CLAIMS)
         gathered = max(1, self._config.concurrency // 2)
         deadline = time.monotonic() + GATHER_SECONDS
         while not self._stop.is_set() and not self._has_room(gathered):
@@ -182,7 +194,7 @@ class Worker:
     def _has_room(self, slots: int) -> bool:
         return self._sender.free >= slots and len(self._reports) + self._settling <= 4 * self._config.concurrency
 
-    async def _until_slot_free(self, seconds: float | None) -> None:
+    async def _until_slot_free(self, seconds: float) -> None:
         self._slot_free.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -206,6 +218,8 @@ class Worker:
         self._fairness.end(report.claim, report.outcome, seconds)
         self._breakers.note(report.claim, report.outcome)
         self._reports.append(report)
+        if self._is_counted:
+            self._seconds.append(seconds)
         self._reported.set()
         self._slot_free.set()
 
@@ -217,21 +231,23 @@ class Worker:
             if len(self._reports) < self._sender.busy // 2:
                 await asyncio.sleep(GATHER_RESULTS_SECONDS)  # more are about to come in: one write for all of them
             batch, self._reports = self._reports[:SETTLE_LIMIT], self._reports[SETTLE_LIMIT:]
+            seconds, self._seconds = self._seconds[:SETTLE_LIMIT], self._seconds[SETTLE_LIMIT:]
             if not self._reports:
                 self._reported.clear()
             if batch:
                 self._settling = len(batch)
-                await self._settle(batch)
+                await self._settle(batch, seconds)
                 self._settling = 0
                 self._slot_free.set()
 
-    async def _settle(self, batch: list[Report]) -> None:
+    async def _settle(self, batch: list[Report], seconds: list[float]) -> None:
         """Write a batch, as often as it takes: results must not be lost because the database was away."""
         results = self._orchestrator.decide(batch)
-        patience = Patience("results", self._emit)
+        patience = Patience(RESULTS, self._emit)
         verdicts: list[Verdict] = []
         while not verdicts:
             begun = time.monotonic()
+            self._vitals.turn(RESULTS)
             try:
                 checkpoint("worker.before_settle")
                 verdicts = await self._orchestrator.settle(results)
@@ -240,11 +256,12 @@ class Worker:
                 continue
             checkpoint("worker.after_settle")
             patience.calm()
-            self._count(results, verdicts, timedelta(seconds=time.monotonic() - begun))
+            self._vitals.rest(RESULTS)
+            settled = Settled.of(results, verdicts, timedelta(seconds=time.monotonic() - begun), seconds)
+            self._count(results, settled)
 
-    def _count(self, results: list[Result], verdicts: list[Verdict], took: timedelta) -> None:
+    def _count(self, results: list[Result], settled: Settled) -> None:
         self._book.settled([result.report.lease_id for result in results])
-        settled = Settled.of(results, verdicts, took)
         self._finished += len(results)
         self._in_doubt += settled.in_doubt
         self._emit(settled)
@@ -253,9 +270,10 @@ class Worker:
 
     async def _finish(self, settling: asyncio.Task[None]) -> None:
         """Let what is in flight end within the grace period, cut off the rest, and settle everything."""
+        self._vitals.rest(CLAIMS)
         grace = self._config.grace.total_seconds()
-        if self._unsettled and not self._config.until_idle:
-            self._emit(Stopping(in_flight=self._unsettled, grace=self._config.grace))
+        if self.in_flight and not self._config.until_idle:
+            self._emit(Stopping(in_flight=self.in_flight, grace=self._config.grace))
         self._sender.hand_back()
         if not await self._drained(settling, grace):
             self._sender.cut_off()
@@ -265,6 +283,6 @@ class Worker:
 
     async def _drained(self, settling: asyncio.Task[None], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while self._unsettled and not settling.done() and time.monotonic() < deadline:
+        while self.in_flight and not settling.done() and time.monotonic() < deadline:
             await asyncio.sleep(QUICKEST_POLL)
-        return not self._unsettled
+        return not self.in_flight

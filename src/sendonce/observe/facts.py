@@ -1,6 +1,6 @@
 """What has happened, as values. Never a payload, a secret or an address."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,8 +21,19 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """The worker serves its metrics and its health."""
+
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """One batch of results is written. `faults` on our side, as code:scheme, and how often each was met."""
+    """One batch of results is written. `faults` on our side, as code:scheme, and how often each was met.
+
+    Where somebody counts: the `attempts` by scheme and outcome, with the seconds that each took, and the `look_ups` by
+    their answer.
+    """
 
     completed: int
     retrying: int
@@ -32,9 +43,14 @@ class Settled:
     late: int
     took: timedelta
     faults: tuple[tuple[str, int], ...] = ()
+    attempts: tuple[tuple[str, str, tuple[float, ...]], ...] = ()
+    look_ups: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def of(cls, results: Sequence[Result], verdicts: Sequence[Verdict], took: timedelta) -> Self:
+    def of(
+        cls, results: Sequence[Result], verdicts: Sequence[Verdict], took: timedelta, seconds: Sequence[float] = ()
+    ) -> Self:
+        """`seconds`: how long the attempt of each result took, where somebody counts."""
         states = Counter([r.decision.to for r, v in zip(results, verdicts, strict=True) if v is Verdict.APPLIED])
         doubtful = sum([r.decision.in_doubt for r, v in zip(results, verdicts, strict=True) if v is Verdict.APPLIED])
         return cls(
@@ -46,6 +62,8 @@ class Settled:
             late=verdicts.count(Verdict.LATE),
             took=took,
             faults=_faults(results) if states[DeliveryState.PENDING_RETRY] else (),
+            attempts=_attempts(results, seconds) if seconds else (),
+            look_ups=_look_ups(results) if seconds else (),
         )
 
 
@@ -130,6 +148,42 @@ class AlertFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsFailed:
+    """The gauges of the database cannot be read."""
+
+    reason: str
+
+
+def _attempts(results: Sequence[Result], seconds: Sequence[float]) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
+    grouped: dict[tuple[str, type], list[float]] = defaultdict(list)
+    for (report, _), each in zip(results, seconds, strict=True):
+        grouped[scheme_of(report.claim.address), type(report.outcome)].append(each)
+    return tuple((scheme, outcome.__name__, tuple(took)) for (scheme, outcome), took in grouped.items())
+
+
+def _look_ups(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter([report.answered for report, _ in results if report.answered]).items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """A pass of retention is over: contents blanked, deliveries deleted with their attempts, events deleted with their
+    keys, and other old rows."""
+
+    contents: int
+    deliveries: int
+    events: int
+    rest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruningFailed:
+    """Retention cannot do its work."""
+
+    reason: str
+
+
 def _faults(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
     return tuple(
         Counter(
@@ -145,6 +199,7 @@ def _faults(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
 
 Fact: TypeAlias = (
     Begun
+    | Listening
     | Settled
     | Expired
     | LeasesLost
@@ -154,6 +209,9 @@ Fact: TypeAlias = (
     | Tripped
     | Alerted
     | AlertFailed
+    | MetricsFailed
+    | Pruned
+    | PruningFailed
     | Stopping
     | Stopped
 )

@@ -14,6 +14,10 @@ from sendonce.observe.facts import (
     Expired,
     Fact,
     LeasesLost,
+    Listening,
+    MetricsFailed,
+    Pruned,
+    PruningFailed,
     Settled,
     Stopped,
     Stopping,
@@ -34,19 +38,24 @@ def worded(fact: Fact) -> tuple[int, str]:
     match fact:
         case Settled():
             return _settled(fact)
-        case Begun() | DatabaseBack() | Stopping() | Stopped():
+        case Begun() | Listening() | DatabaseBack() | Pruned() | Stopping() | Stopped():
             return logging.INFO, _news(fact)
         case _:
             return logging.WARNING, _warning(fact)
 
 
-def _news(fact: Begun | DatabaseBack | Stopping | Stopped) -> str:
+def _news(fact: Begun | Listening | DatabaseBack | Pruned | Stopping | Stopped) -> str:
     match fact:
         case Begun():
             channels = ", ".join(fact.channels)
             return f"worker {fact.worker_id} ({fact.name}): {fact.concurrency} slots; channels: {channels}"
+        case Listening():
+            return f"listening on {', '.join(f'http://{each}' for each in fact.addresses)}"
         case DatabaseBack():
             return f"{fact.part}: the database is back after {format_duration(fact.after)}"
+        case Pruned():
+            gone = f"{fact.contents} contents blanked, {fact.deliveries} deliveries, {fact.events} events"
+            return f"retention: {gone} and {fact.rest} other rows deleted"
         case Stopping():
             return f"stopping: {fact.in_flight} in flight, waiting up to {format_duration(fact.grace)}"
         case Stopped():
@@ -55,7 +64,17 @@ def _news(fact: Begun | DatabaseBack | Stopping | Stopped) -> str:
             assert_never(fact)
 
 
-def _warning(fact: Expired | LeasesLost | DatabaseLost | Disabled | Tripped | Alerted | AlertFailed) -> str:
+def _warning(
+    fact: Expired
+    | LeasesLost
+    | DatabaseLost
+    | Disabled
+    | Tripped
+    | Alerted
+    | AlertFailed
+    | MetricsFailed
+    | PruningFailed,
+) -> str:
     match fact:
         case Expired():
             line = f"took over {fact.attempts} attempts of a worker that stopped answering: {fact.retrying} retrying"
@@ -71,10 +90,22 @@ def _warning(fact: Expired | LeasesLost | DatabaseLost | Disabled | Tripped | Al
             return f"a destination fails again and again{why}: what goes there waits; see: sendonce status"
         case Alerted():
             return f"alert {fact.name}: {fact.message}"
+        case AlertFailed() | MetricsFailed() | PruningFailed():
+            return _failure(fact)
+        case _:
+            assert_never(fact)
+
+
+def _failure(fact: AlertFailed | MetricsFailed | PruningFailed) -> str:
+    match fact:
         case AlertFailed(way="database"):
             return f"alerts cannot be looked at: {fact.reason}"
         case AlertFailed():
             return f"an alert could not be told by {fact.way}: {fact.reason}"
+        case MetricsFailed():
+            return f"the gauges of the database cannot be read: {fact.reason}"
+        case PruningFailed():
+            return f"retention cannot do its work: {fact.reason}"
         case _:
             assert_never(fact)
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from sendonce.stores.ports import OperatorStore, ReadStore
+from sendonce.stores.ports import OperatorStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import Acted
 
 

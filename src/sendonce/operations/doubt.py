@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sendonce.errors import NotAllowed
 from sendonce.operations.wording import counted
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 
 STEP = 10_000
 

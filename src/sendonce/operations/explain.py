@@ -10,7 +10,7 @@ from sendonce.operations.known import Known
 from sendonce.operations.scopes import holding
 from sendonce.operations.stories import Story, tell
 from sendonce.operations.wording import dated, one_line
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeliveryRow, EventRow, Status
 
 TOLD_AT_MOST = 20
@@ -18,9 +18,11 @@ TOLD_AT_MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventStory:
-    """An event without its payload, and the stories of its deliveries; `untold` of them are left out."""
+    """An event without its payload, and the stories of its deliveries; `untold` of them are left out. `gone` tells what
+    is no longer kept of it."""
 
     recorded: str
+    gone: tuple[str, ...]
     event: EventRow
     deliveries: tuple[Story, ...]
     untold: int = 0
@@ -39,7 +41,7 @@ class Explanation:
         """All of it as plain sentences, in order."""
         told = list(self.notes)
         for each in self.events:
-            told.append(each.recorded)
+            told += [each.recorded, *each.gone]
             for story in each.deliveries:
                 told.append(f"delivery {story.known.delivery.id} goes {story.goes_to}")
                 told += [*story.attempts, *story.whereabouts, *story.generations, *story.findings]
@@ -94,6 +96,7 @@ async def _gather(
         stop=None if delivery.status.is_final else holding(status.stops, delivery, address),
         room=next((each for each in status.rooms if each.name == delivery.parked_on), None),
         findings=tuple(await store.findings_of(delivery.id)),
+        corrections=tuple(await store.corrections_of(delivery.id)),
         generations=tuple(sorted(generations, key=lambda each: each.generation)),
         has_workers=bool(status.workers),
     )
@@ -108,4 +111,14 @@ def _event_story(now: datetime, event: EventRow, stories: list[Story], untold: i
         f"recorded {dated(event.created_at, now)}"
     )
     blank = replace(event, headers=None)
-    return EventStory(recorded=recorded, event=blank, deliveries=tuple(stories), untold=untold)
+    gone = tuple(_gone(now, event))
+    return EventStory(recorded=recorded, gone=gone, event=blank, deliveries=tuple(stories), untold=untold)
+
+
+def _gone(now: datetime, event: EventRow) -> list[str]:
+    told = []
+    if event.content_gone_at is not None:
+        told.append(f"its content was removed by retention or an erasure on {dated(event.content_gone_at, now)}")
+    if event.history_gone_at is not None:
+        told.append(f"its deliveries were removed by retention on {dated(event.history_gone_at, now)}")
+    return told

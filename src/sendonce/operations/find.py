@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sendonce.domain.tokens import TOKEN_LENGTH
 from sendonce.errors import NotFound
 from sendonce.operations.scopes import quoted
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeliveryRow, EventRow
 
 LARGEST_ID = 2**63 - 1
@@ -51,7 +51,7 @@ def is_id(text: str) -> bool:
 
 async def _named(store: ReadStore, kind: str, text: str) -> Meant | None:
     if kind == "key":
-        events = await store.events_by_key(text)
+        events = await store.events_by_key(text) or await _requested(store, text)
         return Meant(events=tuple(events)) if events else None
     if kind == "token":
         delivery = await store.delivery_by_token(text.lower()) if _TOKEN.fullmatch(text.lower()) else None
@@ -67,6 +67,12 @@ async def _named(store: ReadStore, kind: str, text: str) -> Meant | None:
     else:
         delivery = await store.delivery(int(text))
     return Meant(delivery=delivery) if delivery else None
+
+
+async def _requested(store: ReadStore, key: str) -> list[EventRow]:
+    """The events of the requests that were made with this key."""
+    found = [await store.event(each.event_id) for each in await store.requests_by_key(key)]
+    return [event for event in found if event is not None]
 
 
 async def _number(store: ReadStore, number: int) -> Meant | None:

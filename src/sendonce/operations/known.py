@@ -6,6 +6,7 @@ from datetime import datetime
 from sendonce.stores.records import (
     ATTESTED,
     AttemptRow,
+    CorrectionRow,
     DeadLetterRow,
     DeliveryRow,
     FindingRow,
@@ -33,6 +34,7 @@ class Known:
     stop: StopRow | None = None
     room: Room | None = None
     findings: tuple[FindingRow, ...] = ()
+    corrections: tuple[CorrectionRow, ...] = ()
     generations: tuple[DeliveryRow, ...] = ()
     has_workers: bool = True
 

@@ -7,7 +7,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.operations.desk import Desk
 from sendonce.operations.wording import stamp
-from sendonce.stores.ports import ReadStore
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import Acted, DeadLetterRow, DeliveryRow
 
 

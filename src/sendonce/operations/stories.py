@@ -6,7 +6,7 @@ from sendonce.domain.durations import format_duration
 from sendonce.operations.known import Known
 from sendonce.operations.whereabouts import error_text, whereabouts
 from sendonce.operations.wording import ago, one_line
-from sendonce.stores.records import ATTESTED, AttemptRow, FindingRow
+from sendonce.stores.records import ATTESTED, AttemptRow, CorrectionRow, FindingRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ def tell(known: Known) -> Story:
         goes_to=_goes_to(known),
         attempts=tuple(_attempt(known, each) for each in known.attempts),
         whereabouts=tuple(whereabouts(known)),
-        generations=tuple(_generations(known)),
+        generations=(*_generations(known), *(_correction(known, each) for each in known.corrections)),
         findings=tuple(_finding(known, each) for each in known.findings if each.kind != ATTESTED),
         known=known,
     )
@@ -68,6 +68,19 @@ def _generations(known: Known) -> list[str]:
                 f"sendonce explain delivery:{other.id}"
             )
     return told
+
+
+def _correction(known: Known, correction: CorrectionRow) -> str:
+    by = f" by {one_line(correction.operator)}" if correction.operator else ""
+    why = f" ({one_line(correction.reason)})" if correction.reason else ""
+    told = f"corrected {ago(correction.created_at, known.now)}{by}{why}"
+    has_moved = correction.destination != correction.replaced_destination
+    if correction.delivery_id == known.delivery.id:
+        before = one_line(correction.replaced_destination or "", 2000) if has_moved else "with other content"
+        return f"{told}: it goes instead of delivery {correction.replaces}{' to' if has_moved else ','} {before}"
+    after = f"to {one_line(correction.destination, 2000)}" if has_moved else "with other content"
+    new_id = correction.delivery_id
+    return f"{told}: delivery {new_id} goes instead, {after}: sendonce explain delivery:{new_id}"
 
 
 def _finding(known: Known, finding: FindingRow) -> str:

@@ -1,20 +1,23 @@
-"""Standing orders: add, look at, pause, resume and remove subscriptions, and set their rates."""
+"""Standing orders: add, look at, change, try, pause, resume and remove subscriptions."""
 
 import json
+import secrets as dice
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sendonce.domain.destinations import normalise
-from sendonce.domain.events import LONGEST_TENANT, check_pattern
+from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
 from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.operations.desk import Desk
-from sendonce.stores.ports import ReadStore
-from sendonce.stores.records import ROOMS_SHOWN, KeptSecret, SubscriptionRow
+from sendonce.stores.readers import ReadStore
+from sendonce.stores.records import ROOMS_SHOWN, DeliveryRow, KeptSecret, SubscriptionRow
 
 ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
+# The type of an event that is only a test.
+TEST = "sendonce.test"
 # What its deliveries can wait for, and the beginnings of the rooms they wait in.
 ROOMS = {"resume": "subscription:", "rate": "rate:", "destination": "destination:subscription:"}
 
@@ -58,21 +61,31 @@ def new_subscription(
     description: str | None = None,
 ) -> NewSubscription:
     """Check everything; BadEvent, BadDestination or ConfigError says what to change."""
-    if not types:
-        raise ConfigError("a subscription needs at least one type, a family like order.* or *")
     if len(tenant.encode("utf-8", "replace")) > LONGEST_TENANT:
         raise ConfigError(f"a tenant's name is at most {LONGEST_TENANT} bytes long")
     if description is not None and len(description) > MESSAGE_LENGTH:
         raise ConfigError(f"a description is at most {MESSAGE_LENGTH} characters long")
-    parse_policy(DEFAULT_POLICY, policy)
     return NewSubscription(
-        types=tuple(dict.fromkeys(check_pattern(each) for each in types)),
+        types=check_types(types),
         destination=normalise(to),
         tenant=tenant,
-        policy=json.dumps(json.loads(policy), sort_keys=True) if policy else None,
+        policy=check_policy(policy) if policy else None,
         rate=None if rate is None else parse_rate(rate),
         description=description or None,
     )
+
+
+def check_types(types: Sequence[str]) -> tuple[str, ...]:
+    """The types that a subscription is to get, each once."""
+    if not types:
+        raise ConfigError("a subscription needs at least one type, a family like order.* or *")
+    return tuple(dict.fromkeys(check_pattern(each) for each in types))
+
+
+def check_policy(policy: str) -> str:
+    """A policy in its one spelling; ConfigError says what is wrong with it."""
+    parse_policy(DEFAULT_POLICY, policy)
+    return json.dumps(json.loads(policy or "{}"), sort_keys=True)
 
 
 async def add(
@@ -112,6 +125,39 @@ async def set_rate(
     await standing(desk, subscription_id)
     await desk.set_subscription_rate(subscription_id, rate, operator=operator, reason=reason)
     return await _existing(desk, subscription_id)
+
+
+async def set_policy(
+    desk: Desk, subscription_id: int, policy: str | None, *, operator: str, reason: str | None = None
+) -> SubscriptionRow:
+    """Its own limits from now on, for what waits too (see `check_policy`); None: those of its channel."""
+    await standing(desk, subscription_id)
+    await desk.set_subscription_policy(subscription_id, policy, operator=operator, reason=reason)
+    return await _existing(desk, subscription_id)
+
+
+async def set_types(
+    desk: Desk, subscription_id: int, types: Sequence[str], *, operator: str, reason: str | None = None
+) -> SubscriptionRow:
+    """What it gets from now on (see `check_types`); what was recorded for it before still goes out."""
+    await standing(desk, subscription_id)
+    await desk.set_subscription_types(subscription_id, types, operator=operator, reason=reason)
+    return await _existing(desk, subscription_id)
+
+
+async def send_test(desk: Desk, subscription_id: int, *, operator: str) -> DeliveryRow:
+    """Record an event that says that it is a test, for this subscription alone; its delivery, which is due.
+
+    It goes the whole way: secrets, policy, rate, and a pause holds it back too.
+    """
+    await standing(desk, subscription_id)
+    payload = {"test": True, "subscription_id": subscription_id}
+    event = new_event(TEST, payload, key=f"test/{subscription_id}/{dice.token_hex(8)}")
+    [delivery_id] = (await desk.add_test(subscription_id, event, operator=operator)).ids
+    delivery = await desk.delivery(delivery_id)
+    if delivery is None:
+        raise NotFound(f"there is no delivery {delivery_id}")
+    return delivery
 
 
 async def look(store: ReadStore, subscription_id: int) -> Standing:

@@ -128,6 +128,8 @@ def _completed(known: Known) -> str:
     moment = dated(delivery.notified_at or delivery.updated_at, known.now)
     if known.attestation is not None:
         return f"completed {moment}, as attested by {one_line(known.attestation, 2000)}{named}; nothing more happens"
+    if not known.attempts:
+        return f"delivered {moment}{named}, by an attempt that is no longer kept; nothing more happens"
     last = known.attempts[-1]
     if last.response == FOUND:
         return f"delivered {moment}, as attempt {last.attempt} has found by asking{named}; nothing more happens"
@@ -150,6 +152,9 @@ def _given_up(known: Known) -> list[str]:
             f"its dead letter {letter.id} was {letter.closed_as}{by} {dated(letter.closed_at, known.now)}",
         ]
     requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
+    if letter.reason is ReasonClass.REFUSED:
+        correct = f"sendonce dead-letters correct {letter.id} --reason TEXT"
+        sentences.append(f"if its address or content is wrong, correct it with: {correct}")
     if not known.delivery.in_doubt:
         return [*sentences, f"requeue with: {requeue}"]
     return [

@@ -1,26 +1,26 @@
 """The outbox: record an intent in the caller's transaction. Nothing is sent or committed here."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from sendonce.domain.events import LARGEST_PAYLOAD, Key, To
 from sendonce.domain.policies import IfUnsure
+from sendonce.domain.requests import RequestState
 from sendonce.errors import BadEvent, ConfigError
-from sendonce.outbox import postgres, sqlite
 from sendonce.outbox.connections import AsyncConnection, SyncConnection
 from sendonce.outbox.drafts import Draft, render
 from sendonce.outbox.drivers import async_driver, sync_driver
 from sendonce.outbox.entries import Order, Recorded, distinct
 from sendonce.outbox.missing import SchemaExpected
+from sendonce.outbox.recording import RECORD
+from sendonce.outbox.request_states import read_state
+from sendonce.outbox.requests import Asked, Requested, RequestOrder, checked
 from sendonce.outbox.statements import Database, Steps
 
 IfDifferent: TypeAlias = Literal["raise", "keep_first"]
-_RECORD: dict[Database, Callable[[Order], Steps[list[Recorded]]]] = {
-    "postgres": postgres.record,
-    "sqlite": sqlite.record,
-}
 
 
 class Published(NamedTuple):
@@ -140,13 +140,85 @@ class Outbox:
         with SchemaExpected():
             return batch.published(await run(connection, batch.steps))
 
+    def request(
+        self,
+        connection: SyncConnection,
+        type: str,
+        payload: object,
+        *,
+        key: Key,
+        subject: str,
+        version: int,
+        required: To,
+        optional: To = (),
+        rerun: bool = False,
+        tenant: str = "",
+        headers: Mapping[str, str] | None = None,
+        expires_at: datetime | None = None,
+        if_unsure: IfUnsure | str | None = None,
+        if_different: IfDifferent = "raise",
+    ) -> Requested:
+        """Ask for one version of a subject to reach its recipients: one event, with a delivery for each of them.
+
+        The same key again, or the same version with another key, gives the request that is there and sends
+        nothing; KeyReused when it is a different one. A higher version needs `rerun=True`; RerunRefused when
+        that was not said, or when the version is lower. On any error nothing of it was written.
+        """
+        asked = Asked(
+            type, payload, key, subject, version, required, optional, rerun, tenant, headers, expires_at, if_unsure
+        )
+        run = sync_driver(connection)
+        order = self._order(asked, if_different)
+        with SchemaExpected():
+            return run(connection, order.steps)
+
+    async def arequest(
+        self,
+        connection: AsyncConnection,
+        type: str,
+        payload: object,
+        *,
+        key: Key,
+        subject: str,
+        version: int,
+        required: To,
+        optional: To = (),
+        rerun: bool = False,
+        tenant: str = "",
+        headers: Mapping[str, str] | None = None,
+        expires_at: datetime | None = None,
+        if_unsure: IfUnsure | str | None = None,
+        if_different: IfDifferent = "raise",
+    ) -> Requested:
+        """`request` on an async connection or session."""
+        asked = Asked(
+            type, payload, key, subject, version, required, optional, rerun, tenant, headers, expires_at, if_unsure
+        )
+        run = async_driver(connection)
+        order = self._order(asked, if_different)
+        with SchemaExpected():
+            return await run(connection, order.steps)
+
+    def request_state(self, connection: SyncConnection, request_id: int) -> RequestState | None:
+        """A request as it is now, with its recipients; None when there is none. Reads only."""
+        run = sync_driver(connection)
+        with SchemaExpected():
+            return run(connection, partial(read_state, request_id), reads=True)
+
+    async def arequest_state(self, connection: AsyncConnection, request_id: int) -> RequestState | None:
+        """`request_state` on an async connection or session."""
+        run = async_driver(connection)
+        with SchemaExpected():
+            return await run(connection, partial(read_state, request_id), reads=True)
+
     def _prepare(self, drafts: Iterable[Draft], if_different: IfDifferent) -> "_Batch":
-        if if_different not in ("raise", "keep_first"):
-            raise BadEvent(f'if_different must be "raise" or "keep_first", not {if_different!r}')
-        keep_first = if_different == "keep_first"
+        keep_first = _keeps_first(if_different)
         rendered = [render(_draft(each), self.largest_payload) for each in drafts]
         entries, places = distinct(rendered, keep_first=keep_first)
         return _Batch(Order(entries, keep_first, self.notify), places)
+
+    def _order(self, asked: Asked, if_different: IfDifferent) -> RequestOrder:
+        return RequestOrder(checked(asked, self.largest_payload), _keeps_first(if_different), self.notify)
 
 
 class _Batch(NamedTuple):
@@ -156,7 +228,7 @@ class _Batch(NamedTuple):
     places: list[int]
 
     def steps(self, database: Database) -> Steps[list[Recorded]]:
-        return _RECORD[database](self.order)
+        return RECORD[database](self.order)
 
     def published(self, recorded: list[Recorded]) -> list[Published]:
         seen: set[int] = set()
@@ -173,3 +245,9 @@ def _draft(each: object) -> Draft:
     if not isinstance(each, Draft):
         raise BadEvent(f"publish_many takes Draft(type, payload, key=…), not {type(each).__name__}")
     return each
+
+
+def _keeps_first(if_different: IfDifferent) -> bool:
+    if if_different not in ("raise", "keep_first"):
+        raise BadEvent(f'if_different must be "raise" or "keep_first", not {if_different!r}')
+    return if_different == "keep_first"

@@ -1,90 +1,97 @@
-"""Read the settings file: `--config`, else SENDONCE_CONFIG, else ./sendonce.toml where there is one."""
+"""Read all settings, or just the few that a command needs: options, else variables, else the file, else defaults."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from sendonce.errors import ConfigError
+from sendonce.channels.serving import Serving
+from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
+from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
+from sendonce.engine.retention import RetentionSettings
 from sendonce.sealing import Sealer
 from sendonce.settings import tables
+from sendonce.settings.database import database_of
+from sendonce.settings.files import find as find
+from sendonce.settings.given import Everything, Options
+from sendonce.settings.kinds import NEVER
 from sendonce.settings.model import Settings
-from sendonce.settings.values import Source, Table, suggestion
+from sendonce.settings.values import Table
 
-DEFAULT_FILE = "sendonce.toml"
-VARIABLE = "SENDONCE_CONFIG"
-
-
-def find(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The settings file to read, if there is one."""
-    if named := given or environment.get(VARIABLE):
-        return Path(named)
-    default = Path(DEFAULT_FILE)
-    return default if default.is_file() else None
+NO_OPTIONS: Options = {}
 
 
-def load(path: Path | None, environment: Mapping[str, str]) -> Settings:
-    """Everything, checked; ConfigError names the file and the key that is wrong, and never shows a secret."""
-    file = _File(path, environment)
-    return Settings(
-        guard=tables.guard(file.table("network"), environment),
-        sealer=tables.sealer(file.table("secrets"), environment),
-        webhook_secret=tables.webhook_secret(file.table("webhooks")),
-        profiles=tables.profiles(file.inner("http")),
-        mail=tables.mail(file, environment),
-        apprise=tuple(tables.apprise(name, table) for name, table in file.inner("apprise")),
-        alerts=tables.alerts(file.table("alerts")),
-    )
+def load(path: Path | None, environment: Mapping[str, str], options: Options = NO_OPTIONS) -> Settings:
+    """Everything, checked; ConfigError says where the value stands that is wrong, and never shows a secret.
+
+    Options are those of the command line that were given, by their names: {"--lease": "1m"}.
+    """
+    return settings_of(Everything(path, environment, options))
 
 
 def load_sealer(path: Path | None, environment: Mapping[str, str]) -> Sealer:
-    """What seals secrets, and nothing else of the file: for commands that send nothing."""
-    return tables.sealer(_File(path, environment).table("secrets"), environment)
+    """What seals secrets, and nothing else: for commands that send nothing."""
+    return tables.sealer(Everything(path, environment, NO_OPTIONS).table("secrets"))
 
 
-class _File:
-    """The tables of the file, each looked at when it is asked for."""
-
-    def __init__(self, path: Path | None, environment: Mapping[str, str]) -> None:
-        folder = Path() if path is None else path.parent
-        self._source = Source(DEFAULT_FILE if path is None else str(path), folder, environment)
-        self._tables = {} if path is None else _parsed(path)
-        for name in self._tables:
-            if name not in tables.KEYS:
-                raise ConfigError(f"{path}: there is no table [{name}]; {suggestion(name, tuple(tables.KEYS))}")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._tables
-
-    def table(self, name: str) -> Table:
-        """One table; an empty one when it is not there."""
-        return Table(self._source, f"[{name}]", self._values(name), tables.KEYS[name])
-
-    def inner(self, name: str) -> list[tuple[str, Table]]:
-        """The tables within a table, as in [http.shop], by name."""
-        found = []
-        for each, values in self._values(name).items():
-            if not isinstance(values, dict):
-                raise ConfigError(
-                    f"{self._source.label}: [{name}] needs a name of yours: write [{name}.NAME] above {each}"
-                )
-            found.append((each, Table(self._source, f"[{name}.{each}]", values, tables.KEYS[name])))
-        return found
-
-    def _values(self, name: str) -> Mapping[str, object]:
-        values = self._tables.get(name, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"{self._source.label}: {name} must be a table: write [{name}] above its keys")
-        return values
+def load_retention(path: Path | None, environment: Mapping[str, str]) -> RetentionSettings:
+    """How long things are kept, and nothing else."""
+    return _retention(Everything(path, environment, NO_OPTIONS).table("retention"))
 
 
-def _parsed(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no settings file {path}") from None
-    except OSError as error:
-        raise ConfigError(f"the settings file {path} cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        raise ConfigError(f"the settings file {path} is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+def settings_of(everything: Everything) -> Settings:
+    """What was given, as values."""
+    worker = everything.table("worker")
+    config, policy = _worker(worker), _policy(everything.table("policy"))
+    check_timeout(config, policy)
+    ours = {key: worker.get(key) for key in ("notify", "listen", "app") if key in worker.given}
+    return Settings(
+        database=database_of(everything),
+        listen_database=everything.table("database").get("listen_url"),
+        worker=config,
+        policy=policy,
+        channel_policies={
+            table.name.removeprefix("policy."): _channel_policy(table, policy) for table in everything.inner("policy")
+        },
+        retention=_retention(everything.table("retention")),
+        alerts=_alerts(everything.table("alerts")),
+        guard=tables.guard(everything.table("network")),
+        sealer=tables.sealer(everything.table("secrets")),
+        webhook_secret=everything.table("webhooks").get("secret"),
+        profiles=tables.profiles(everything.inner("http")),
+        mail=tables.mail(everything),
+        apprise=tuple(tables.apprise(table) for table in everything.inner("apprise")),
+        **ours,
+    )
+
+
+def _worker(table: Table) -> WorkerConfig:
+    values = {key: table.get(key) for key in table.given if table.settings[key].part}
+    if pause := values.get("breaker_pause"):
+        values["breaker_longest"] = max(BREAKER_LONGEST, pause)
+    with table.reading():
+        return WorkerConfig(**values)
+
+
+def _policy(table: Table) -> Policy:
+    with table.reading():
+        return override(DEFAULT_POLICY, table.values())
+
+
+def _channel_policy(table: Table, policy: Policy) -> dict[str, object]:
+    values = table.values()
+    with table.reading():
+        Serving([table.name.removeprefix("policy.")])
+        override(policy, values)
+    return values
+
+
+def _retention(table: Table) -> RetentionSettings:
+    values: dict[str, Any] = {key: None if value == NEVER else value for key, value in table.values().items()}
+    with table.reading():
+        return RetentionSettings(**values)
+
+
+def _alerts(table: Table) -> AlertSettings:
+    with table.reading():
+        return AlertSettings(**table.values())

@@ -6,28 +6,22 @@ the same call may then be made again.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 from sendonce.domain.attempts import Lease, Report, Result, Verdict
+from sendonce.domain.events import NewEvent
 from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.stores.bulk import BulkStore, OperationRow
+from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import (
     Acted,
     AlertRow,
-    AttemptRow,
-    DeadLetterRow,
-    DeliveryRow,
-    EventRow,
-    Filter,
-    FindingRow,
-    KeptSecret,
-    LeaseRow,
     Readings,
     Room,
     SecretRow,
-    Status,
-    SubscriptionRow,
 )
+from sendonce.stores.upkeep import ErasureStore, RetentionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +78,10 @@ class OrchestratorStore(Protocol):
         """Give up what is Pending or waiting to retry, as cancelled. Others are left as they are."""
         ...
 
+    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        """The next step of an operation that cancels what matches its filter; as BulkStore.step."""
+        ...
+
 
 class RoomStore(Protocol):
     """What holds work back and lets it out again: rooms, breakers and rates. Used beside the orchestrator."""
@@ -118,8 +116,8 @@ class RoomStore(Protocol):
 class SecretStore(Protocol):
     """What a sender reads to sign with."""
 
-    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
-        """Those that have not expired, newest first; as they are stored."""
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+        """Those of each subscription that have not expired, newest first; as they are stored."""
         ...
 
     async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
@@ -159,8 +157,8 @@ class AlertStore(Protocol):
 class LeaseStore(Protocol):
     """What the lease keeper needs. It never chooses a state: expiry asks `decide`."""
 
-    async def register(self, name: str, version: str, concurrency: int) -> int:
-        """Enter a worker; its id."""
+    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
+        """Enter a worker, and whether it serves metrics; its id."""
         ...
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:
@@ -169,6 +167,10 @@ class LeaseStore(Protocol):
 
     async def leave(self, worker_id: int) -> None:
         """Say that this worker has stopped on purpose."""
+        ...
+
+    async def is_eldest(self, worker_id: int) -> bool:
+        """True for the one worker that serves what describes the database: the eldest live one that is listening."""
         ...
 
     async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
@@ -200,6 +202,16 @@ class OperatorStore(Protocol):
 
         The old rows stay as they are; an open dead letter of one is closed as requeued. NotFound or NotAllowed, and
         nothing written, when one of them does not exist, is not finished, or has a newer generation.
+        """
+        ...
+
+    async def correct(
+        self, delivery_id: int, *, content: str | None, destination: str | None, operator: str, reason: str
+    ) -> Acted:
+        """Send what was given up with other content, or to another destination, as a new intent; the new delivery's id.
+
+        The dead letter is closed as corrected; a request follows to the new destination. NotFound or NotAllowed, and
+        nothing written, when its dead letter is not open, or the event goes to that destination already.
         """
         ...
 
@@ -263,76 +275,36 @@ class OperatorStore(Protocol):
         """Send at most so many a second from now on; None: as many as there are, and what was parked is due again."""
         ...
 
-
-class ReadStore(Protocol):
-    """What people look at. Never waits for the work, and never scans a table: lists walk an index in bounded steps."""
-
-    async def status(self) -> Status: ...
-
-    async def namespace(self) -> str:
-        """The token namespace of this database."""
+    async def set_subscription_policy(
+        self, subscription_id: int, policy: str | None, *, operator: str, reason: str | None
+    ) -> Acted:
+        """Its own limits from now on, for what waits too; None: those of the channel and the default."""
         ...
 
-    async def events(self, wanted: Filter) -> list[EventRow]: ...
-
-    async def event(self, event_id: int) -> EventRow | None: ...
-
-    async def events_by_key(self, key: str) -> list[EventRow]: ...
-
-    async def payload(self, event_id: int) -> str | None:
-        """An event's payload, apart from its row: a role may look at events without the right to read payloads."""
+    async def set_subscription_types(
+        self, subscription_id: int, types: Sequence[str], *, operator: str, reason: str | None
+    ) -> Acted:
+        """The types of event that it gets from now on, in place of those before."""
         ...
 
-    async def deliveries(self, wanted: Filter) -> list[DeliveryRow]: ...
-
-    async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
-
-    async def deliveries_of(self, event_id: int) -> list[DeliveryRow]: ...
-
-    async def delivery_by_token(self, token: str) -> DeliveryRow | None:
-        """Found by walking from the newest, in bounded steps: a token is never stored."""
-        ...
-
-    async def attempts_of(self, delivery_id: int) -> list[AttemptRow]: ...
-
-    async def lease_of(self, delivery_id: int) -> LeaseRow | None:
-        """The lease under which it is being sent, if it is."""
-        ...
-
-    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
-        """Completed deliveries with ids above `after`, notified since then, newest generations only, by id; walks the
-        primary key in bounded steps."""
-        ...
-
-    async def first_delivery_since(self, since: datetime) -> int:
-        """An id below which no delivery was made after `since`, found by halving."""
-        ...
-
-    async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
-
-    async def dead_letters(self, wanted: Filter) -> list[DeadLetterRow]:
-        """The open ones, newest first."""
-        ...
-
-    async def dead_letter(self, dead_letter_id: int) -> DeadLetterRow | None: ...
-
-    async def dead_letter_of(self, delivery_id: int) -> DeadLetterRow | None: ...
-
-    async def subscriptions(self, tenant: str | None) -> list[SubscriptionRow]: ...
-
-    async def subscription(self, subscription_id: int) -> SubscriptionRow | None: ...
-
-    async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
-        """Which secrets it has that have not expired, newest first."""
-        ...
-
-    async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
-        """How many deliveries are parked on each of these, counted up to ROOM_CAP."""
+    async def add_test(self, subscription_id: int, event: NewEvent, *, operator: str) -> Acted:
+        """Record an event for this subscription alone, of its tenant; the delivery's id. Needs the right to record."""
         ...
 
 
 class Store(
-    OrchestratorStore, RoomStore, LeaseStore, SecretStore, SealStore, AlertStore, OperatorStore, ReadStore, Protocol
+    OrchestratorStore,
+    RoomStore,
+    LeaseStore,
+    SecretStore,
+    SealStore,
+    AlertStore,
+    OperatorStore,
+    BulkStore,
+    RetentionStore,
+    ErasureStore,
+    ReadStore,
+    Protocol,
 ):
     """A whole database. Only the composition root and tests see it like this."""
 

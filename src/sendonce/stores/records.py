@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.requests import RequestStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,37 @@ class EventRow:
     version: int | None
     headers: str | None
     created_at: datetime
+    content_gone_at: datetime | None = None
+    history_gone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFilter:
+    """Which requests a list shows: newest first, at most `limit`, of what matches everything that is set."""
+
+    subject: str | None = None
+    type: str | None = None
+    tenant: str | None = None
+    status: RequestStatus | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """A request, and how far it is: of its required recipients so many are notified, open or given up."""
+
+    id: int
+    tenant: str
+    type: str
+    subject: str
+    version: int
+    event_id: int
+    created_at: datetime
+    status: RequestStatus
+    required: int
+    notified: int
+    open: int
+    given_up: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +141,19 @@ class FindingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectionRow:
+    """A delivery that goes instead of one that was given up (`replaces`), and who has corrected it, and why."""
+
+    delivery_id: int
+    replaces: int
+    destination: str
+    replaced_destination: str | None
+    operator: str | None
+    reason: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionRow:
     id: int
     tenant: str
@@ -126,6 +171,7 @@ class SubscriptionRow:
 class SecretRow:
     """A subscription's secret as it is stored: `kind` is signing, bearer, headers or certificate."""
 
+    subscription_id: int
     id: int
     kind: str
     secret: bytes
@@ -250,6 +296,8 @@ ATTESTED = "attested"
 # Of each room no more than this is counted, and at a glance no more rooms than this are shown.
 ROOM_CAP = 10_000
 ROOMS_SHOWN = 100
+# A list of subscriptions has no more than this, unless less is wanted.
+SUBSCRIPTIONS_SHOWN = 10_000
 # Who is named in the operations log for what no person did.
 ENGINE = "sendonce worker"
 # A worker says every two seconds that it is there.

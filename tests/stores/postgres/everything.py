@@ -8,15 +8,20 @@ import psycopg
 import pytest
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.events import new_event
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.tokens import provider_token
 from sendonce.operations.explain import explain
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
+from sendonce.stores.bulk import CANCEL, REPLAY, REQUEUE
 from sendonce.stores.postgres.store import PostgresStore
-from sendonce.stores.records import Filter
+from sendonce.stores.records import Filter, RequestFilter
+from sendonce.stores.selections import Selection
+from sendonce.stores.upkeep import Person, Stage
 from tests.given import HOLD, WORKER, expire, given_lease, result, settle_with
+from tests.stores.bulkwork import begun, step
 from tests.stores.postgres import million
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -38,6 +43,8 @@ def publish(connection: psycopg.Connection) -> None:
     outbox.publish_many(
         connection, [Draft("order.created", {"n": n}, key=f"new-{n}", to="null:a") for n in range(2, 500)]
     )
+    for key in ("new-job-1", "new-job-2"):
+        outbox.request(connection, "order.created", {}, key=key, subject="new-order", version=3, required="null:a")
 
 
 async def do_everything(url: str) -> None:
@@ -45,14 +52,18 @@ async def do_everything(url: str) -> None:
         await work(store)
         await hold_back(store)
         await operate(store)
+        await correct(store)
+        await by_filter(store)
         await reconcile(store)
         await alert(store)
         await look(store)
+        await prune(store)
 
 
 async def work(store: PostgresStore) -> None:
     worker_id = await store.register("host:1", "1.0", 10)
     await store.beat(worker_id, progressed=True)
+    await store.is_eldest(worker_id)
     lease = await given_lease(store, limit=500)
     await store.renew([lease.id], HOLD)
     outcomes = (Delivered("n"), Failed("503"), Refused("410"))
@@ -79,8 +90,29 @@ async def operate(store: PostgresStore) -> None:
     added = await store.add_subscription(
         tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada"
     )
+    await store.set_subscription_policy(added, None, operator="ada", reason=None)
+    await store.set_subscription_types(added, ["c.d"], operator="ada", reason=None)
+    await store.add_test(added, new_event("sendonce.test", {}, key="test"), operator="ada")
     for state in ("paused", "active", "removed"):
         await store.set_subscription_state(added, state, operator="ada", reason=None)
+
+
+async def correct(store: PostgresStore) -> None:
+    letters = await store.dead_letters(Filter(limit=2))
+    for letter, destination in zip(letters, (None, "null:corrected"), strict=True):
+        await store.correct(letter.delivery_id, content="{}", destination=destination, operator="ada", reason="test")
+        await store.corrections_of(letter.delivery_id)
+        await store.content(letter.delivery_id)
+
+
+async def by_filter(store: PostgresStore) -> None:
+    for kind in (REQUEUE, REPLAY, CANCEL):
+        operation = await begun(store, kind, Selection(type="order.*"))
+        await store.match(kind, Selection(), after=operation.first_id, upper=operation.upper_id, window=5000)
+        await step(store, operation, most=100)
+        await store.set_operation_state(operation.id, "cancelled", operator="ada", reason=None)
+    await store.operations(before=million.FINISHED, state="running", limit=10)
+    await store.operation(1)
 
 
 async def alert(store: PostgresStore) -> None:
@@ -118,6 +150,17 @@ async def reconcile(store: PostgresStore) -> None:
     await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
 
 
+async def prune(store: PostgresStore) -> None:
+    """Of some events only: the rest is what the other tests are made with. The first ones have requests."""
+    for stage, after in ((Stage.PAYLOADS, 0), (Stage.HISTORY, million.REQUESTS), (Stage.KEYS, 0)):
+        await store.count_old(stage, after, limit=100, age=timedelta(0))
+        step = await store.retain(stage, after, limit=100, age=timedelta(0), archive=lambda documents: None)
+        assert step.events
+    for person in (Person(destination="null:a"), Person(subject="nobody")):
+        found, _ = await store.events_of(person, 0, limit=100)
+        await store.erase(found, person, shared=False, operator="ada")
+
+
 async def look(store: PostgresStore) -> None:
     await store.status()
     since = datetime.now(UTC) - timedelta(hours=2)
@@ -134,6 +177,11 @@ async def look(store: PostgresStore) -> None:
     )
     assert await store.delivery_by_token(token) == newest
     assert await store.payload(5) is not None
+    await store.undelivered("acme", limit=10)
     await store.waiting_in(["subscription:1", "rate:1"])
+    assert await store.request(77) is not None
+    assert await store.requests(RequestFilter())
+    assert await store.requests(RequestFilter(subject="order-77"))
+    assert await store.requests_by_key("job-77")
     for words in ("order-000000077", "delivery:77", "dead-letter:5"):
         await explain(store, words)

@@ -4,6 +4,7 @@ import psycopg
 
 FINISHED = 1_000_000
 DEAD = 50_000
+REQUESTS = 50_000
 IN_FLIGHT = 5_000
 PER_LEASE = 5
 SUBSCRIPTIONS = 5_000
@@ -79,6 +80,13 @@ select n, 1 + n / 100, now(), 1, case when n > %(dead)s then 'Completed' else 'F
        case when n > %(dead)s then 'Delivered' else 'Refused' end, 'n-' || n
   from generate_series(1, %(finished)s) n;
 
+insert into sendonce_requests (event_id, version, content_digest, tenant, type, subject)
+select n, 3, md5(n::text)::uuid, '', 'order.created', 'order-' || n from generate_series(1, %(requests)s) n;
+insert into sendonce_request_keys (request_id, type, key)
+select n, 'order.created', 'job-' || n from generate_series(1, %(requests)s) n;
+insert into sendonce_recipients (request_id, destination_hash, is_required, destination)
+select n, md5('null:a')::uuid, true, 'null:a' from generate_series(1, %(requests)s) n;
+
 insert into sendonce_dead_letters (delivery_id, created_at, reason, closed_at, closed_as)
 select n, now() - interval '1 day' + n * interval '10 ms', 'refused', case n %% 2 when 0 then now() end,
        case n %% 2 when 0 then 'discarded' end
@@ -93,6 +101,10 @@ select '', case when n <= 50 then 'order.created' else 'type-' || n end, n from 
 insert into sendonce_workers (name, version, concurrency) select 'host:' || n, '1.0', 10 from generate_series(1, 5) n;
 insert into sendonce_counters (name, amount) select 'completed', 1 from generate_series(1, 5000) n;
 insert into sendonce_findings (delivery_id, attempt, kind) select n, 1, 'late_result' from generate_series(1, 1000) n;
+insert into sendonce_contents (event_id, destination_hash, content)
+select n, md5('null:a')::uuid, '{}' from generate_series(1, 20000) n;
+insert into sendonce_corrections (delivery_id, replaces, operation_id)
+select 10000000 + n, 20000000 + n, n from generate_series(1, 20000) n;
 
 insert into sendonce_events (content_digest, type, key, payload)
 select md5(n::text)::uuid, 'order.created', 'present-' || lpad(n::text, 9, '0'), '{"order":' || n || '}'
@@ -130,6 +142,7 @@ def fill(url: str, *, finished: int = FINISHED) -> None:
     numbers = {
         "finished": finished,
         "dead": DEAD,
+        "requests": REQUESTS,
         "due": DUE,
         "retrying": RETRYING,
         "parked": PARKED,

@@ -10,7 +10,15 @@ from psycopg.sql import Literal as Value
 from sendonce.queries import parameters, with_parameters
 
 Mode: TypeAlias = Literal["force_generic_plan", "force_custom_plan"]
-BIG = {"sendonce_events", "sendonce_deliveries", "sendonce_attempts", "sendonce_dead_letters"}
+BIG = {
+    "sendonce_events",
+    "sendonce_deliveries",
+    "sendonce_attempts",
+    "sendonce_dead_letters",
+    "sendonce_requests",
+    "sendonce_request_keys",
+    "sendonce_recipients",
+}
 WHOLE = {
     "sendonce_events_pkey",
     "sendonce_events_key",
@@ -18,6 +26,9 @@ WHOLE = {
     "sendonce_deliveries_once",
     "sendonce_attempts_pkey",
     "sendonce_dead_letters_pkey",
+    "sendonce_requests_pkey",
+    "sendonce_requests_version",
+    "sendonce_recipients_pkey",
     "sendonce_dead_letters_delivery_id_key",
 }
 

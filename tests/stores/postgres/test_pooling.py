@@ -54,6 +54,26 @@ async def publish_from_many(url: str) -> None:
     await asyncio.gather(*(asyncio.to_thread(publish, url, client) for client in range(CLIENTS)))
 
 
+def request(url: str, client: int) -> int:
+    """One version of a subject, with a key of each client's own."""
+    with psycopg.connect(url, prepare_threshold=None) as connection:
+        return (
+            Outbox()
+            .request(connection, "memo.signed", {}, key=f"job-{client}", subject="7", version=1, required="null:a")
+            .request_id
+        )
+
+
+async def test_requests_wait_for_each_other_through_it_and_leave_no_lock(
+    pooler: Pooler, database: PostgresDatabase
+) -> None:
+    made = await asyncio.gather(*(asyncio.to_thread(request, pooler.url, client) for client in range(8)))
+
+    assert len(set(made)) == 1
+    assert len(database.rows("requests")) == len(database.rows("deliveries")) == 1
+    assert database.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
+
+
 async def test_this_pooler_keeps_no_session(pooler: Pooler) -> None:
     async with await psycopg.AsyncConnection.connect(pooler.url, autocommit=True, prepare_threshold=None) as connection:
         await connection.execute("set work_mem = '77MB'")

@@ -184,6 +184,15 @@ async def test_M10_the_worker_keeps_its_row_and_its_leases(database: PostgresDat
     assert database.one("select stopped_at is not null and progressed_at is not null from sendonce_workers") is True
 
 
+async def test_M10_the_worker_reads_what_its_gauges_show(under: Under) -> None:
+    store = await under("worker").open()
+
+    worker_id = await store.register("host:1", "1.0", 10, is_listening=True)
+
+    assert await store.is_eldest(worker_id)
+    assert [worker.id for worker in (await store.status()).workers] == [worker_id]
+
+
 async def test_M10_the_worker_rolls_counters_up(database: PostgresDatabase, under: Under) -> None:
     database.execute("insert into sendonce_counters (name, amount) select 'completed', 1 from generate_series(1, 5)")
 
@@ -308,7 +317,7 @@ async def test_M10_the_operator_keeps_secrets_without_reading_them(database: Pos
 
     assert [each.kind for each in kept] == ["signing", "bearer", "signing"]
     with pytest.raises(StoreError, match="this database role may not do that"):
-        await store.secrets_of(added)
+        await store.secrets_of([added])
     with pytest.raises(StoreError, match="this database role may not do that"):
         await store.reseal(lambda stored: stored, operator="ada")
     await (await database.open()).reseal(lambda stored: stored, operator="ada")
@@ -322,7 +331,7 @@ async def test_M10_the_worker_reads_secrets_and_disables_what_is_gone(database: 
     )
     store = await under("worker").open()
 
-    secrets = await store.secrets_of(subscription_id)
+    secrets = await store.secrets_of([subscription_id])
     disabled = await store.disable_subscription(subscription_id, reason="the receiver answered 410 Gone")
 
     assert ([each.secret for each in secrets], disabled) == ([b"x"], True)
@@ -338,7 +347,7 @@ async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
     given_due_delivery(database, to=LETTER)
     engine = await under("orchestrator").open()
     lease = await given_lease(engine)
-    await settle_with(engine, lease, Refused("410"))
+    await settle_with(engine, lease, Delivered("n"))
     janitor = under("janitor")
 
     janitor.execute("update sendonce_events set payload = null, headers = null, subject = null")

@@ -11,7 +11,10 @@ from sendonce.stores.sqlite.lanes import QUERIES
 from tests.given import given_due_deliveries
 from tests.stores.databases import SqliteDatabase
 
-GROWING = ("events", "deliveries", "attempts", "dead_letters", "contents", "findings", "operations", "receipts")
+GROWING = (
+    *("events", "deliveries", "attempts", "dead_letters", "contents", "findings", "operations", "receipts"),
+    *("requests", "request_keys", "recipients"),
+)
 # These hold only what is open or in doubt, so walking one of them is what it is for.
 PARTIAL = {
     "sendonce_deliveries_due",
@@ -41,6 +44,8 @@ MEANT = {
     "delivery_window": "SEARCH sendonce_deliveries USING INTEGER PRIMARY KEY (rowid<?)",
     "event_window": "SEARCH sendonce_events USING INTEGER PRIMARY KEY (rowid<?)",
     "delivery_rows": f"SEARCH d {BY_ID}",
+    "request_window": "SEARCH sendonce_requests USING INTEGER PRIMARY KEY (rowid<?)",
+    "request_rows": "SEARCH r USING PRIMARY KEY (request_id=?)",
     "open_dead_letter_window": "SEARCH sendonce_dead_letters USING INDEX sendonce_dead_letters_open (created_at<?)",
 }
 EXPLAINED = sorted(QUERIES.keys() - {"make_results"})

@@ -1,7 +1,7 @@
 """Which driver a connection belongs to, told by its class's name: nothing is imported to find out."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sendonce.errors import PublishError
 from sendonce.outbox.drivers import aiosqlite, asyncpg, psycopg2, psycopg3, sqlalchemy, sqlite
@@ -10,7 +10,20 @@ from sendonce.outbox.statements import Database, Steps
 T = TypeVar("T")
 Plan: TypeAlias = Callable[[Database], Steps[T]]
 
-_SYNC: dict[tuple[str, str], Callable[[Any, Plan[Any]], Any]] = {
+
+class SyncRun(Protocol):
+    def __call__(self, connection: Any, plan: Plan[T], *, reads: bool = False) -> T:
+        """Carry out the steps in the caller's transaction. `reads`: nothing is written, so none is needed."""
+        ...
+
+
+class AsyncRun(Protocol):
+    def __call__(self, connection: Any, plan: Plan[T], *, reads: bool = False) -> Awaitable[T]:
+        """The same on an async connection."""
+        ...
+
+
+_SYNC: dict[tuple[str, str], SyncRun] = {
     ("sqlite3", "Connection"): sqlite.run,
     ("psycopg", "Connection"): psycopg3.run,
     ("psycopg2", "connection"): psycopg2.run,
@@ -18,7 +31,7 @@ _SYNC: dict[tuple[str, str], Callable[[Any, Plan[Any]], Any]] = {
     ("sqlalchemy", "Session"): sqlalchemy.run,
     ("sqlalchemy", "scoped_session"): sqlalchemy.run,
 }
-_ASYNC: dict[tuple[str, str], Callable[[Any, Plan[Any]], Awaitable[Any]]] = {
+_ASYNC: dict[tuple[str, str], AsyncRun] = {
     ("psycopg", "AsyncConnection"): psycopg3.arun,
     ("asyncpg", "Connection"): asyncpg.arun,
     ("asyncpg", "PoolConnectionProxy"): asyncpg.arun,
@@ -33,25 +46,25 @@ _KNOWN = (
 )
 
 
-def sync_driver(connection: object) -> Callable[[Any, Plan[T]], T]:
+def sync_driver(connection: object) -> SyncRun:
     """What carries out steps on this connection; PublishError when it is none, or an async one."""
     names = _names(connection)
     for name in names:
         if name in _SYNC:
             return _SYNC[name]
     if any(name in _ASYNC for name in names):
-        raise PublishError(f"{_shown(connection)} is async: say `await outbox.apublish(…)` or `apublish_many`")
+        raise PublishError(f"{_shown(connection)} is async: say `await outbox.apublish(…)` or another `a…`")
     raise _not_a_connection(connection)
 
 
-def async_driver(connection: object) -> Callable[[Any, Plan[T]], Awaitable[T]]:
+def async_driver(connection: object) -> AsyncRun:
     """What carries out steps on this async connection; PublishError when it is none, or not an async one."""
     names = _names(connection)
     for name in names:
         if name in _ASYNC:
             return _ASYNC[name]
     if any(name in _SYNC for name in names):
-        raise PublishError(f"{_shown(connection)} is not async: say `outbox.publish(…)` or `publish_many`")
+        raise PublishError(f"{_shown(connection)} is not async: say `outbox.publish(…)`, without the `a`")
     raise _not_a_connection(connection)
 
 

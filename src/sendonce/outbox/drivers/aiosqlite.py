@@ -10,8 +10,8 @@ from sendonce.outbox.statements import Database, Rows, Statement, Steps
 T = TypeVar("T")
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
-    begin = missing_begin(connection)
+async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+    begin = None if reads else missing_begin(connection)
     async with connection.cursor() as cursor:
         cursor.row_factory = None
 

@@ -10,8 +10,8 @@ from sendonce.outbox.statements import Database, Rows, Statement, Steps, numbere
 T = TypeVar("T")
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
-    if not connection.is_in_transaction():
+async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+    if not reads and not connection.is_in_transaction():
         raise NotInTransaction(
             "this asyncpg connection is outside a transaction; publish within `async with connection.transaction():`"
         )

@@ -11,10 +11,10 @@ T = TypeVar("T")
 _IDLE = 0
 
 
-def run(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
+def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
     from psycopg2.extensions import cursor as plain_cursor
 
-    if connection.autocommit and connection.get_transaction_status() == _IDLE:
+    if not reads and connection.autocommit and connection.get_transaction_status() == _IDLE:
         raise NotInTransaction(
             "this psycopg2 connection is in autocommit mode, outside a transaction; set autocommit = False,"
             ' or execute "begin" first'

@@ -14,10 +14,11 @@ T = TypeVar("T")
 _IDLE = 0
 
 
-def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Steps[T]]) -> T:
+def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
     from psycopg.rows import tuple_row
 
-    _check(connection)
+    if not reads:
+        _check(connection)
     with connection.cursor(row_factory=tuple_row) as cursor:
         spell = _spelling(cursor)
 
@@ -28,10 +29,13 @@ def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Steps[
         return statements.run(plan("postgres"), execute)
 
 
-async def arun(connection: "psycopg.AsyncConnection[Any]", plan: Callable[[Database], Steps[T]]) -> T:
+async def arun(
+    connection: "psycopg.AsyncConnection[Any]", plan: Callable[[Database], Steps[T]], *, reads: bool = False
+) -> T:
     from psycopg.rows import tuple_row
 
-    _check(connection)
+    if not reads:
+        _check(connection)
     async with connection.cursor(row_factory=tuple_row) as cursor:
         spell = _spelling(cursor)
 

@@ -11,7 +11,7 @@ from sendonce.outbox.statements import Database, Rows, Statement, Steps, numbere
 T = TypeVar("T")
 
 
-def run(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
+def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
     bound = connection if hasattr(connection, "exec_driver_sql") else connection.connection()
     database = _database(bound)
     spell = _SPELLINGS["named" if database == "sqlite" else bound.dialect.paramstyle]
@@ -27,15 +27,16 @@ def run(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
         rows: Rows = result.fetchall() if result.returns_rows else []
         return rows
 
-    if not bound.in_transaction():
-        bound.begin()
-    _check(bound, database, execute)
+    if not reads:
+        if not bound.in_transaction():
+            bound.begin()
+        _check(bound, database, execute)
     return statements.run(plan(database), execute)
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]]) -> T:
+async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
     bound = connection if hasattr(connection, "exec_driver_sql") else await connection.connection()
-    result: T = await bound.run_sync(run, plan)
+    result: T = await bound.run_sync(run, plan, reads=reads)
     return result
 
 

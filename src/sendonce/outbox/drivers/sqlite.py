@@ -38,8 +38,8 @@ def missing_begin(connection: Transactional) -> Statement | None:
     return Statement(f"begin {connection.isolation_level}")
 
 
-def run(connection: "sqlite3.Connection", plan: Callable[[Database], Steps[T]]) -> T:
-    begin = missing_begin(connection)
+def run(connection: "sqlite3.Connection", plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+    begin = None if reads else missing_begin(connection)
     cursor = connection.cursor()
     cursor.row_factory = None
 

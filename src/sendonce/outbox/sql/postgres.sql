@@ -196,3 +196,76 @@ begin
     using errcode = '40001', hint = 'Run the transaction again.';
 end
 $$;
+
+-- name: lock_request
+-- A statement of its own, so that the next one sees what was committed while this one waited. Always in this order.
+select pg_advisory_xact_lock(cast(:key_lock as bigint)), pg_advisory_xact_lock(cast(:subject_lock as bigint));
+
+-- name: find_request
+-- The request that had the key (0), the one of this version (1), and the newest of this subject (2).
+select 0, q.id, q.event_id, q.version, q.run, q.content_digest = cast(cast(:content_digest as text) as uuid)
+  from sendonce_request_keys k
+  join sendonce_requests q on q.id = k.request_id
+ where k.key = cast(:key as text) and k.type = cast(:type as text) and k.tenant = cast(:tenant as text)
+ union all
+select 1, q.id, q.event_id, q.version, q.run, q.content_digest = cast(cast(:content_digest as text) as uuid)
+  from sendonce_requests q
+ where q.subject = cast(:subject as text) and q.type = cast(:type as text) and q.tenant = cast(:tenant as text)
+   and q.version = cast(:version as bigint)
+ union all
+(select 2, q.id, q.event_id, q.version, q.run, false
+   from sendonce_requests q
+  where q.subject = cast(:subject as text) and q.type = cast(:type as text) and q.tenant = cast(:tenant as text)
+  order by q.version desc
+  limit 1);
+
+-- name: add_request
+-- With a fixed snapshot a request from elsewhere may be there that was not found: "on conflict" then asks for the
+-- transaction to be run again. In every other case the next insert would find no id, and all of it fails.
+with recorded as (
+  insert into sendonce_requests (event_id, version, content_digest, run, tenant, type, subject)
+  values (
+    cast(:event_id as bigint),
+    cast(:version as bigint),
+    cast(cast(:content_digest as text) as uuid),
+    cast(:run as int),
+    cast(:tenant as text),
+    cast(:type as text),
+    cast(:subject as text)
+  )
+  on conflict do nothing
+  returning id
+),
+keyed as (
+  insert into sendonce_request_keys (request_id, tenant, type, key)
+  values ((select id from recorded), cast(:tenant as text), cast(:type as text), cast(:key as text))
+  on conflict do nothing
+  returning request_id
+),
+named as (
+  insert into sendonce_recipients (request_id, destination_hash, is_required, destination)
+  select (select request_id from keyed), n.destination_hash, n.nth <= cast(:required as int), n.destination
+    from unnest(
+           cast(cast(:destination_hashes as text) as uuid[]), cast(cast(:destinations as text) as text[])
+         ) with ordinality as n(destination_hash, destination, nth)
+)
+select id from recorded;
+
+-- name: add_request_key
+insert into sendonce_request_keys (request_id, tenant, type, key)
+values (cast(:request_id as bigint), cast(:tenant as text), cast(:type as text), cast(:key as text))
+on conflict do nothing
+returning request_id;
+
+-- name: request_state
+-- All of its recipients, however many: a part of them would be a wrong answer. Times as on SQLite, in microseconds.
+select q.id, q.tenant, q.type, q.subject, q.version, q.event_id,
+       cast(extract(epoch from q.created_at) * 1000000 as bigint), s.status,
+       r.destination, r.sent_to, r.is_required, r.delivery_id, r.status,
+       cast(extract(epoch from r.notified_at) * 1000000 as bigint), r.notification_id, r.final_error_code,
+       r.attempt_count
+  from sendonce_requests q
+  join sendonce_request_states s on s.request_id = q.id
+  join sendonce_recipient_states r on r.request_id = q.id
+ where q.id = cast(:request_id as bigint)
+ order by r.is_required desc, r.destination;

@@ -60,3 +60,52 @@ select json_extract(c.value, '$[0]'),
        json_extract(c.value, '$[1]')
   from json_each(:contents) c
  order by c.key;
+
+-- name: lock_request
+-- Changes nothing, but is a write: a transaction begun without a lock waits its turn here, before it looks.
+update sendonce_requests set run = run where id = 0;
+
+-- name: find_request
+-- The request that had the key (0), the one of this version (1), and the newest of this subject (2).
+select 0, q.id, q.event_id, q.version, q.run, q.content_digest = :content_digest
+  from sendonce_request_keys k
+ cross join sendonce_requests q on q.id = k.request_id
+ where k.key = :key and k.type = :type and k.tenant = :tenant
+ union all
+select 1, q.id, q.event_id, q.version, q.run, q.content_digest = :content_digest
+  from sendonce_requests q
+ where q.subject = :subject and q.type = :type and q.tenant = :tenant and q.version = :version
+ union all
+select how, id, event_id, version, run, is_same from (
+  select 2 as how, q.id, q.event_id, q.version, q.run, 0 as is_same
+    from sendonce_requests q
+   where q.subject = :subject and q.type = :type and q.tenant = :tenant
+   order by q.version desc
+   limit 1);
+
+-- name: add_request
+insert into sendonce_requests (event_id, version, created_at, content_digest, run, tenant, type, subject)
+values (:event_id, :version, :now, :content_digest, :run, :tenant, :type, :subject)
+returning id;
+
+-- name: add_request_key
+insert into sendonce_request_keys (request_id, created_at, tenant, type, key)
+values (:request_id, :now, :tenant, :type, :key)
+returning request_id;
+
+-- name: add_recipients
+insert into sendonce_recipients (request_id, destination_hash, is_required, destination)
+select :request_id, substr(:destination_hashes, 1 + 16 * n.key, 16), n.key < :required, n.value
+  from json_each(:destinations) n
+ order by n.key;
+
+-- name: request_state
+-- All of its recipients, however many: a part of them would be a wrong answer.
+select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s.status,
+       r.destination, r.sent_to, r.is_required, r.delivery_id, r.status, r.notified_at, r.notification_id,
+       r.final_error_code, r.attempt_count
+  from sendonce_requests q
+  join sendonce_request_states s on s.request_id = q.id
+  join sendonce_recipient_states r on r.request_id = q.id
+ where q.id = :request_id
+ order by r.is_required desc, r.destination;

@@ -4,7 +4,7 @@ app           records events and reads where they go; never a status
 orchestrator  runs start, settle and cancel; never deletes, never touches events or subscriptions
 worker        renews, releases and expires leases (expiry also settles, so its login needs orchestrator too)
 operator      opens generations, closes dead letters, stops and resumes, keeps subscriptions
-janitor       blanks payloads and deletes what is finished and old
+janitor       blanks payloads and deletes what is finished and old (an erasure also cancels: orchestrator too)
 reader        looks, without payloads and secrets
 """
 
@@ -14,10 +14,13 @@ from sendonce.errors import ConfigError
 
 ROLES = ("app", "orchestrator", "worker", "operator", "janitor", "reader")
 
-_EVENT_FACTS = "id, version, created_at, content_digest, tenant, type, key, subject, headers"
+_EVENT_FACTS = (
+    "id, version, created_at, content_gone_at, history_gone_at, content_digest, tenant, type, key, subject, headers"
+)
 _TABLES_FOR_READING = (
-    "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings,"
-    " operations, stops, breakers, buckets, alerts, workers, counters"
+    "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings, corrections,"
+    " operations, stops, breakers, buckets, alerts, workers, counters, retention, requests, request_keys, recipients,"
+    " recipient_states, request_states"
 )
 
 _PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
@@ -33,6 +36,8 @@ grant insert (event_id, subscription_id, next_attempt_at, expires_at, destinatio
   if_unsure) on sendonce_deliveries to {app};
 grant select (id, event_id, destination, destination_hash, generation) on sendonce_deliveries to {app};
 grant select on sendonce_subscriptions, sendonce_subscription_types to {app};
+grant insert, select on sendonce_requests, sendonce_request_keys, sendonce_recipients to {app};
+grant select on sendonce_recipient_states, sendonce_request_states to {app};
 
 -- orchestrator: start, settle, cancel
 grant select on sendonce_events, sendonce_contents, sendonce_subscriptions, sendonce_subscription_types, sendonce_stops,
@@ -65,6 +70,9 @@ grant select (event_id, corrections, destination_hash) on sendonce_contents to {
 grant select (id, subscription_id, kind, created_at, expires_at) on sendonce_subscription_secrets
   to {operator}, {reader};
 grant select (payload) on sendonce_events to {operator};
+-- what was given up can be corrected: whoever does that reads what was to be sent, and writes what is sent instead
+grant select (content), insert (event_id, corrections, destination_hash, content) on sendonce_contents to {operator};
+grant insert on sendonce_corrections to {operator};
 grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
   in_doubt, notification_id) on sendonce_deliveries to {operator};
 -- the next generation, completed by attestation: the rules let nobody else be born completed
@@ -72,7 +80,10 @@ grant insert (status, next_attempt_at, notified_at) on sendonce_deliveries to {o
 grant insert on sendonce_findings to {operator};
 grant update (next_attempt_at, parked_on, updated_at) on sendonce_deliveries to {operator};
 grant update (closed_at, closed_as, closed_by) on sendonce_dead_letters to {operator};
-grant insert on sendonce_operations to {operator};
+-- a corrected destination: the request follows
+grant update (destination_hash) on sendonce_recipients to {operator};
+grant insert, update (state, last_id, looked, affected, skipped, updated_at, finished_at) on sendonce_operations
+  to {operator}, {orchestrator};
 grant insert, delete on sendonce_stops to {operator};
 grant insert on sendonce_subscriptions to {operator};
 grant update (state, state_reason, updated_at, policy, rate, description, destination) on sendonce_subscriptions
@@ -82,10 +93,19 @@ grant insert, delete, update (expires_at) on sendonce_subscription_secrets to {o
 
 -- janitor: old content and old finished rows
 grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts,
-  sendonce_dead_letters, sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters
-  to {janitor};
-grant update (payload, headers, subject) on sendonce_events to {janitor};
+  sendonce_dead_letters, sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters,
+  sendonce_corrections to {janitor};
+grant select, delete on sendonce_requests, sendonce_request_keys, sendonce_recipients to {janitor};
+grant update (payload, headers, subject, content_gone_at, history_gone_at) on sendonce_events to {janitor};
 grant update (content) on sendonce_contents to {janitor};
+-- what the other side has said: the rules let it be taken away, and nothing be put in its place
+grant update (response, error_message) on sendonce_attempts to {janitor};
+grant update (error_message, closed_at, closed_as, closed_by) on sendonce_dead_letters to {janitor};
+grant update (details) on sendonce_findings to {janitor};
+-- the right to lock a delivery: nobody can change an id
+grant update (id) on sendonce_deliveries to {janitor};
+grant select, update on sendonce_retention to {janitor};
+grant select (id, expires_at), delete on sendonce_subscription_secrets to {janitor};
 grant insert on sendonce_operations, sendonce_counters to {janitor};
 """
 

@@ -152,10 +152,11 @@ class Lanes:
         self.results = Lane(url, prepares=True)
         self.leases = Lane(url)
         self.people = Lane(url)
+        self.upkeep = Lane(url)
 
     async def close(self) -> None:
         """Close every connection."""
-        for lane in (self.claims, self.results, self.leases, self.people):
+        for lane in (self.claims, self.results, self.leases, self.people, self.upkeep):
             await lane.close()
 
 

@@ -7,6 +7,7 @@ from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import Unknown
 from sendonce.stores.postgres.lanes import Lanes, fetch
 from sendonce.stores.postgres.orchestrating import settle_on
+from sendonce.stores.records import ALIVE
 
 LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
 _WIDTH = len(Claim._fields)
@@ -15,10 +16,10 @@ _WIDTH = len(Claim._fields)
 class Leasing(Lanes):
     """One lane of its own: a renewal never waits for a claim or a settle."""
 
-    async def register(self, name: str, version: str, concurrency: int) -> int:
+    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
         """See LeaseStore."""
-        rows = await self.leases.fetch("register", {"name": name, "version": version, "concurrency": concurrency})
-        return int(rows[0][0])
+        values = {"name": name, "version": version, "concurrency": concurrency, "is_listening": is_listening}
+        return int((await self.leases.fetch("register", values))[0][0])
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:
         """See LeaseStore."""
@@ -27,6 +28,10 @@ class Leasing(Lanes):
     async def leave(self, worker_id: int) -> None:
         """See LeaseStore."""
         await self.leases.fetch("leave", {"worker_id": worker_id})
+
+    async def is_eldest(self, worker_id: int) -> bool:
+        """See LeaseStore. People's lane: nobody waits for a lease meanwhile."""
+        return await self.people.fetch("eldest_worker", {"alive": ALIVE.total_seconds()}) == [(worker_id,)]
 
     async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
         """See LeaseStore."""

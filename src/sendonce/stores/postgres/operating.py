@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.stores.postgres.correcting import check_not_corrected
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
+from sendonce.stores.postgres.retaining import check_contents
 from sendonce.stores.postgres.secrets import add_secrets
 from sendonce.stores.records import Acted
 
@@ -14,8 +16,11 @@ class Operating(Lanes):
         """See OperatorStore."""
         ids = list(dict.fromkeys(delivery_ids))
         async with self.people.transaction() as connection:
+            await fetch(connection, "lock_deliveries", {"delivery_ids": ids})
             await _check_finished(connection, ids)
+            await check_not_corrected(connection, ids)
             rows = await fetch(connection, "open_generations", {"delivery_ids": ids, "kind": kind})
+            await check_contents(connection, ids, [row[0] for row in rows])
             await fetch(connection, "close_dead_letters_of", {"delivery_ids": ids, "operator": operator})
             log = await log_operation(connection, kind, operator, reason, ids, subject="delivery")
             return Acted(ids=tuple(row[0] for row in rows), operation_id=log.operation_id)

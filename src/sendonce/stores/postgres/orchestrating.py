@@ -9,8 +9,10 @@ from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.errors import StoreBusy
 from sendonce.queries import array
+from sendonce.stores.bulk import OperationRow
 from sendonce.stores.evidence import Seen, evidence_of
 from sendonce.stores.ports import Started
+from sendonce.stores.postgres.bulk import take_step
 from sendonce.stores.postgres.columns import columns_of
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import BadValue, Connection, Lanes, fetch
@@ -90,6 +92,11 @@ class Orchestrating(Lanes):
             ids = tuple(row[0] for row in rows)
             return await log_operation(connection, "cancel", operator, reason, ids, subject="delivery")
 
+    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        """See OrchestratorStore."""
+        async with self.results.transaction() as connection:
+            return await take_step(connection, operation_id, window, most, _cancel_found)
+
     def _look_from(self) -> tuple[datetime, int] | None:
         """Where to look from. While a backlog is worked off, entries left of the last claim are dead, and an old
         snapshot would make every claim walk over them; what was committed behind the mark is found by a full scan."""
@@ -136,6 +143,10 @@ def limit_values(limits: Limits) -> dict[str, object]:
         "places": array(list(limits.left_at_place)),
         "place_lefts": array(list(limits.left_at_place.values())),
     }
+
+
+async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:
+    return len(await fetch(connection, "cancel", {"delivery_ids": list(ids), "reason": operation.reason}))
 
 
 async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:

@@ -12,6 +12,7 @@ from sendonce.stores.records import (
     COUNT_CAP,
     ROOM_CAP,
     ROOMS_SHOWN,
+    SUBSCRIPTIONS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -149,22 +150,26 @@ class Reading(Lanes):
         rows = await self.people.fetch("dead_letter_id_of", {"delivery_id": delivery_id})
         return await self.dead_letter(rows[0][0]) if rows else None
 
-    async def subscriptions(self, tenant: str | None) -> list[SubscriptionRow]:
+    async def subscriptions(
+        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
+    ) -> list[SubscriptionRow]:
         """See ReadStore."""
-        return await self._subscription_rows(tenant, None)
+        wanted = {"tenant": tenant, "subscription_id": None, "after": after, "limit": limit}
+        return await self._subscription_rows(wanted)
 
     async def subscription(self, subscription_id: int) -> SubscriptionRow | None:
         """See ReadStore."""
-        rows = await self._subscription_rows(None, subscription_id)
+        values = {"tenant": None, "subscription_id": subscription_id, "after": 0, "limit": 1}
+        rows = await self._subscription_rows(values)
         return rows[0] if rows else None
 
     async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
         """See ReadStore."""
         return dict(await self.people.fetch("waiting_in", {"rooms": list(rooms), "cap": ROOM_CAP}))
 
-    async def _walk(self, query: str, column: int = 0) -> AsyncIterator[list[int]]:
+    async def _walk(self, query: str, column: int = 0, before: int | None = None) -> AsyncIterator[list[int]]:
         """Ids from the newest down, a window at a time."""
-        before = _LAST
+        before = _LAST if before is None else before
         while rows := await self.people.fetch(query, {"before": before, "window": WINDOW}):
             yield [row[column] for row in rows]
             before = rows[-1][0]
@@ -210,8 +215,8 @@ class Reading(Lanes):
         named = [_named(DeadLetterRow, row) for row in rows]
         return [DeadLetterRow(**{**each, "reason": ReasonClass(each["reason"])}) for each in named]
 
-    async def _subscription_rows(self, tenant: str | None, subscription_id: int | None) -> list[SubscriptionRow]:
-        rows = await self.people.fetch("subscriptions", {"tenant": tenant, "subscription_id": subscription_id})
+    async def _subscription_rows(self, values: Mapping[str, object]) -> list[SubscriptionRow]:
+        rows = await self.people.fetch("subscriptions", values)
         named = [_named(SubscriptionRow, row) for row in rows]
         return [SubscriptionRow(**{**each, "types": tuple(each["types"])}) for each in named]
 

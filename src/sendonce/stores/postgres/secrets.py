@@ -1,6 +1,7 @@
 """Subscriptions' secrets: read to sign with, rotated, sealed anew; and a receiver that is gone for good."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -15,13 +16,11 @@ WINDOW = 1000
 class Secrets(Lanes):
     """On the lane of people: no claim, result or renewal waits for a secret that is being read."""
 
-    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
         """See SecretStore."""
-        rows = await self.people.fetch("secrets_of", {"subscription_id": subscription_id})
-        return [
-            SecretRow(id=id, kind=kind, secret=secret, created_at=created_at, expires_at=expires_at)
-            for id, kind, secret, created_at, expires_at in rows
-        ]
+        rows = await self.people.fetch("secrets_of", {"subscription_ids": list(subscription_ids)})
+        names = [each.name for each in fields(SecretRow)]
+        return [SecretRow(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
         """See ReadStore."""

@@ -7,7 +7,8 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import Unknown
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.records import ALIVE
+from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.orchestrating import claim_of
 from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds
@@ -22,14 +23,17 @@ class Leasing:
     _writer: Lane
     _reader: Lane
 
-    async def register(self, name: str, version: str, concurrency: int) -> int:
-        return await self._writer.run(_register, name, version, concurrency)
+    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
+        return await self._writer.run(_register, name, version, concurrency, is_listening)
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:
         await self._writer.run(Transaction.change, "beat", {"worker_id": worker_id, "progressed": progressed})
 
     async def leave(self, worker_id: int) -> None:
         await self._writer.run(Transaction.change, "leave", {"worker_id": worker_id})
+
+    async def is_eldest(self, worker_id: int) -> bool:
+        return await self._reader.run(_eldest) == [(worker_id,)]
 
     async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
         return await self._writer.run(_renew, lease_ids, hold) if lease_ids else set()
@@ -48,13 +52,18 @@ class Leasing:
         await self._writer.run(_roll_up_counters)
 
 
-def _register(transaction: Transaction, name: str, version: str, concurrency: int) -> int:
+def _register(transaction: Transaction, name: str, version: str, concurrency: int, is_listening: bool) -> int:
     values = {
         "name": clean(name, MESSAGE_LENGTH),
         "version": clean(version, CODE_LENGTH),
         "concurrency": concurrency,
+        "is_listening": is_listening,
     }
     return int(transaction.fetch("register", values)[0][0])
+
+
+def _eldest(transaction: Transaction) -> list[Row]:
+    return transaction.fetch("eldest_worker", {"since": transaction.now - microseconds(ALIVE)})
 
 
 def _renew(transaction: Transaction, lease_ids: Sequence[int], hold: timedelta) -> set[int]:

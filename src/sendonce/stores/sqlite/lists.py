@@ -17,7 +17,7 @@ ALL = Filter(limit=WINDOW)
 
 def events(transaction: Transaction, wanted: Filter) -> list[EventRow]:
     found: list[EventRow] = []
-    for ids in _walk(transaction, "event_window"):
+    for ids in walk(transaction, "event_window"):
         found += event_rows(transaction, ids, wanted)
         if len(found) >= wanted.limit or _is_past(wanted, event_rows(transaction, ids[-1:], ALL)):
             break
@@ -43,7 +43,7 @@ def delivery_rows(transaction: Transaction, ids: Sequence[int], wanted: Filter) 
 
 def delivery_by_token(transaction: Transaction, token: str) -> DeliveryRow | None:
     namespace = transaction.fetch("namespace")[0][0]
-    for ids in _walk(transaction, "delivery_window"):
+    for ids in walk(transaction, "delivery_window"):
         values = {"ids": json.dumps(ids), "namespace": namespace, "token": token}
         for row in transaction.fetch("delivery_ids_of_token", values):
             return delivery_rows(transaction, [row[0]], ALL)[0]
@@ -70,9 +70,9 @@ def dead_letter_rows(transaction: Transaction, ids: Sequence[int], wanted: Filte
     return [record(DeadLetterRow, row) for row in rows]
 
 
-def _walk(transaction: Transaction, query: str) -> Iterator[list[int]]:
+def walk(transaction: Transaction, query: str, before: int | None = None) -> Iterator[list[int]]:
     """Ids from the newest down, a window at a time; the first one small, because most lists end there."""
-    before, window = LAST, FIRST_WINDOW
+    before, window = LAST if before is None else before, FIRST_WINDOW
     while rows := transaction.fetch(query, {"before": before, "window": window}):
         yield [row[0] for row in rows]
         before, window = rows[-1][0], WINDOW
@@ -83,11 +83,11 @@ def _delivery_windows(transaction: Transaction, status: DeliveryState | None) ->
     if status is DeliveryState.IN_PROGRESS:
         yield [row[0] for row in transaction.fetch("in_flight_ids", {"window": COUNT_CAP})]
     elif status is DeliveryState.DEAD_LETTERED:
-        yield from _walk(transaction, "dead_letter_window")
+        yield from walk(transaction, "dead_letter_window")
     elif status in (DeliveryState.PENDING, DeliveryState.PENDING_RETRY):
         yield from _open_windows(transaction)
     else:
-        yield from _walk(transaction, "delivery_window")
+        yield from walk(transaction, "delivery_window")
 
 
 def _open_windows(transaction: Transaction) -> Iterator[list[int]]:
@@ -97,7 +97,7 @@ def _open_windows(transaction: Transaction) -> Iterator[list[int]]:
     if len(ids) < WINDOW:
         yield sorted(ids, reverse=True)
     else:
-        yield from _walk(transaction, "delivery_window")
+        yield from walk(transaction, "delivery_window")
 
 
 def _is_past(wanted: Filter, oldest: Sequence[EventRow] | Sequence[DeliveryRow]) -> bool:

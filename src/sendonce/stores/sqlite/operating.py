@@ -7,8 +7,10 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.records import Acted
+from sendonce.stores.sqlite.correcting import check_not_corrected
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.retaining import check_contents
 from sendonce.stores.sqlite.secrets import add_secrets
 
 
@@ -66,7 +68,9 @@ def _open_generations(
 ) -> Acted:
     ids = list(dict.fromkeys(delivery_ids))
     _check_finished(transaction, ids)
+    check_not_corrected(transaction, ids)
     opened = [transaction.fetch("open_generation", {"delivery_id": each, "kind": kind})[0][0] for each in ids]
+    check_contents(transaction, ids, opened)
     closing = {"delivery_ids": json.dumps(ids), "operator": clean(operator, MESSAGE_LENGTH)}
     transaction.change("close_dead_letters_of", closing)
     log = log_operation(transaction, kind, operator, reason, ids, subject="delivery")

@@ -7,8 +7,10 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.stores.bulk import OperationRow
 from sendonce.stores.ports import Started
 from sendonce.stores.records import Acted
+from sendonce.stores.sqlite.bulk import take_step
 from sendonce.stores.sqlite.holding import Holders, park, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
@@ -37,6 +39,9 @@ class Orchestrating:
 
     async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
         return await self._writer.run(_cancel, delivery_ids, operator, reason)
+
+    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        return await self._writer.run(take_step, operation_id, window, most, _cancel_found)
 
 
 def claim_of(row: Row) -> Claim:
@@ -91,10 +96,20 @@ def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim]
 
 
 def _cancel(transaction: Transaction, delivery_ids: Sequence[int], operator: str, reason: str) -> Acted:
+    ids = _give_up(transaction, delivery_ids, reason)
+    return log_operation(transaction, "cancel", operator, reason, ids, subject="delivery")
+
+
+def _cancel_found(transaction: Transaction, operation: OperationRow, ids: Sequence[int]) -> int:
+    return len(_give_up(transaction, ids, operation.reason or ""))
+
+
+def _give_up(transaction: Transaction, delivery_ids: Sequence[int], reason: str) -> list[int]:
+    """Cancel those that wait, in whatever transaction this is; their ids."""
     rows = transaction.fetch("cancel", {"delivery_ids": json.dumps(list(delivery_ids))})
     ids = sorted(row[0] for row in rows)
     if ids:
         values = {"delivery_ids": json.dumps(ids), "reason": clean(reason, MESSAGE_LENGTH)}
         transaction.change("add_cancelled", values)
         transaction.change("count", {"name": "dead_lettered", "amount": len(ids)})
-    return log_operation(transaction, "cancel", operator, reason, ids, subject="delivery")
+    return ids

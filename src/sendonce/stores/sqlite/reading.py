@@ -9,6 +9,7 @@ from sendonce.stores.records import (
     COUNT_CAP,
     ROOM_CAP,
     ROOMS_SHOWN,
+    SUBSCRIPTIONS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -88,11 +89,15 @@ class Reading:
         values = {"delivery_id": delivery_id}
         return _first(await self._reader.run(_by_ids(lists.dead_letter_rows, "dead_letter_id_of"), values))
 
-    async def subscriptions(self, tenant: str | None) -> list[SubscriptionRow]:
-        return await self._reader.run(_subscriptions, tenant, None)
+    async def subscriptions(
+        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
+    ) -> list[SubscriptionRow]:
+        values = {"tenant": tenant, "subscription_id": None, "after": after, "limit": limit}
+        return await self._reader.run(_subscriptions, values)
 
     async def subscription(self, subscription_id: int) -> SubscriptionRow | None:
-        return _first(await self._reader.run(_subscriptions, None, subscription_id))
+        values = {"tenant": None, "subscription_id": subscription_id, "after": 0, "limit": 1}
+        return _first(await self._reader.run(_subscriptions, values))
 
     async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
         values = {"rooms": json.dumps(list(rooms)), "cap": ROOM_CAP}
@@ -121,8 +126,8 @@ def _status(transaction: Transaction) -> Status:
     )
 
 
-def _subscriptions(transaction: Transaction, tenant: str | None, subscription_id: int | None) -> list[SubscriptionRow]:
-    rows = transaction.fetch("subscriptions", {"tenant": tenant, "subscription_id": subscription_id})
+def _subscriptions(transaction: Transaction, values: Mapping[str, object]) -> list[SubscriptionRow]:
+    rows = transaction.fetch("subscriptions", values)
     return [record(SubscriptionRow, (*row[:2], tuple(json.loads(row[2])), *row[3:])) for row in rows]
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.requests import RequestStatus
 from sendonce.stores.sqlite.lanes import Row
 from sendonce.stores.sqlite.times import moment
 
@@ -27,7 +28,7 @@ def _reader(wanted: object) -> Callable[[Any], object]:
     """How a column becomes a value of this type."""
     if wanted in (datetime, datetime | None):
         return _moment
-    if wanted in (bool, DeliveryState, ReasonClass):
+    if wanted in (bool, DeliveryState, ReasonClass, RequestStatus):
         return wanted
     return _as_it_is
 

@@ -1,6 +1,7 @@
 """Subscriptions' secrets: read to sign with, rotated, sealed anew; and a receiver that is gone for good."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -20,8 +21,9 @@ class Secrets:
     _writer: Lane
     _reader: Lane
 
-    async def secrets_of(self, subscription_id: int) -> list[SecretRow]:
-        rows = await self._reader.run(Transaction.fetch, "secrets_of", {"subscription_id": subscription_id})
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+        values = {"subscription_ids": json.dumps(list(subscription_ids))}
+        rows = await self._reader.run(Transaction.fetch, "secrets_of", values)
         return [record(SecretRow, row) for row in rows]
 
     async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:

@@ -6,6 +6,9 @@ from typing import Self, TypeVar
 
 from sendonce.stores.migrations import available, check_version
 from sendonce.stores.sqlite.alerting import Alerting
+from sendonce.stores.sqlite.bulk import Bulk
+from sendonce.stores.sqlite.correcting import Correcting
+from sendonce.stores.sqlite.erasing import Erasing
 from sendonce.stores.sqlite.files import MEMORY, parse_url
 from sendonce.stores.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
 from sendonce.stores.sqlite.leasing import Leasing
@@ -14,14 +17,21 @@ from sendonce.stores.sqlite.operating import Operating
 from sendonce.stores.sqlite.orchestrating import Orchestrating
 from sendonce.stores.sqlite.reading import Reading
 from sendonce.stores.sqlite.reconciling import Reconciling
+from sendonce.stores.sqlite.requests import Requests
+from sendonce.stores.sqlite.retaining import Retaining
 from sendonce.stores.sqlite.rooms import Rooms
 from sendonce.stores.sqlite.secrets import Secrets
+from sendonce.stores.sqlite.subscribing import Subscribing
 from sendonce.stores.sqlite.times import system_clock
+from sendonce.stores.sqlite.undelivered import Undelivered
 
 Answer = TypeVar("Answer")
 
 
-class SqliteStore(Orchestrating, Reconciling, Rooms, Leasing, Secrets, Alerting, Operating, Reading):
+class SqliteStore(
+    Orchestrating, Reconciling, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing, Requests,
+    Undelivered, Retaining, Erasing, Reading,
+):  # fmt: skip
     """All of `sendonce.stores.ports.Store`. Reads do not wait for the writer, except in memory."""
 
     def __init__(self, writer: Lane, reader: Lane) -> None:

@@ -11,6 +11,8 @@ create table sendonce_events (
   id bigint generated always as identity primary key,
   version bigint check (version >= 0),
   created_at timestamptz not null default now(),
+  content_gone_at timestamptz,
+  history_gone_at timestamptz,
   content_digest uuid not null,
   tenant text not null default '' check (octet_length(tenant) <= 200),
   type text not null check (octet_length(type) between 1 and 128),
@@ -21,6 +23,7 @@ create table sendonce_events (
   constraint sendonce_events_key unique (key, type, tenant)
 );
 comment on column sendonce_events.payload is 'JSON as text; null once retention or an erasure has blanked it';
+comment on column sendonce_events.history_gone_at is 'When retention has deleted its deliveries with all that belongs to them';
 
 create table sendonce_contents (
   event_id bigint not null,
@@ -62,6 +65,8 @@ create table sendonce_subscription_secrets (
   secret bytea not null
 );
 create index sendonce_subscription_secrets_of on sendonce_subscription_secrets (subscription_id);
+create index sendonce_subscription_secrets_ends on sendonce_subscription_secrets (expires_at, id)
+  where expires_at is not null;
 
 create table sendonce_deliveries (
   id bigint generated always as identity primary key,
@@ -133,6 +138,68 @@ create table sendonce_attempts (
   autovacuum_vacuum_cost_delay = 0
 );
 
+-- A request fans one version of a subject out to its recipients: one event, and for each recipient one delivery of it.
+create table sendonce_requests (
+  id bigint generated always as identity primary key,
+  event_id bigint not null,
+  version bigint not null check (version >= 0),
+  created_at timestamptz not null default now(),
+  content_digest uuid not null,
+  run int not null default 0 check (run >= 0),
+  tenant text not null default '' check (octet_length(tenant) <= 200),
+  type text not null check (octet_length(type) between 1 and 128),
+  subject text not null check (octet_length(subject) between 1 and 500),
+  constraint sendonce_requests_event unique (event_id),
+  constraint sendonce_requests_version unique (subject, type, tenant, version),
+  constraint sendonce_requests_run unique (run, subject, type, tenant)
+);
+comment on column sendonce_requests.run is 'Which one of its subject: 0 for the first, the next for each rerun';
+
+create table sendonce_request_keys (
+  request_id bigint not null,
+  created_at timestamptz not null default now(),
+  tenant text not null default '' check (octet_length(tenant) <= 200),
+  type text not null check (octet_length(type) between 1 and 128),
+  key text not null check (octet_length(key) between 1 and 500),
+  primary key (key, type, tenant)
+);
+create index sendonce_request_keys_of on sendonce_request_keys (request_id);
+
+create table sendonce_recipients (
+  request_id bigint not null,
+  destination_hash uuid not null,
+  is_required boolean not null,
+  destination text not null check (octet_length(destination) between 1 and 2000),
+  primary key (request_id, destination_hash)
+);
+comment on column sendonce_recipients.destination is 'As asked for; destination_hash follows a correction to a new one';
+
+-- Of each recipient the newest generation only. Both views read with their owner's rights: who may publish may look here.
+create view sendonce_recipient_states as
+select r.request_id, r.destination, d.destination as sent_to, r.is_required, d.id as delivery_id, d.status, d.notified_at,
+       d.notification_id, d.final_error_code, d.attempt_count
+  from sendonce_recipients r
+  join sendonce_requests q on q.id = r.request_id
+  left join lateral (
+    select t.id, t.destination, t.status, t.notified_at, t.notification_id, t.final_error_code, t.attempt_count
+      from sendonce_deliveries t
+     where t.event_id = q.event_id and t.destination_hash = r.destination_hash
+     order by t.generation desc
+     limit 1) d on true;
+
+create view sendonce_request_states as
+select q.id as request_id, s.required, s.notified, s.open, s.given_up,
+       case when s.open > 0 then 'in_progress' when s.notified = s.required then 'succeeded' else 'retryable_failed' end
+         as status
+  from sendonce_requests q
+ cross join lateral (
+   select count(*) as required,
+          count(*) filter (where r.notified_at is not null) as notified,
+          count(*) filter (where r.status in ('Pending', 'InProgress', 'PendingRetry')) as open,
+          count(*) filter (where r.status = 'DeadLettered') as given_up
+     from sendonce_recipient_states r
+    where r.request_id = q.id and r.is_required) s;
+
 create sequence sendonce_lease_ids;
 create table sendonce_leases (
   id bigint primary key,
@@ -151,7 +218,7 @@ create table sendonce_dead_letters (
   reason text not null check (reason in ('refused', 'exhausted', 'expired', 'in_doubt', 'cancelled', 'system')),
   error_code text,
   error_message text,
-  closed_as text check (closed_as in ('requeued', 'discarded', 'attested')),
+  closed_as text check (closed_as in ('requeued', 'discarded', 'attested', 'corrected', 'erased')),
   closed_by text,
   check ((closed_at is null) = (closed_as is null))
 );
@@ -183,12 +250,30 @@ create table sendonce_operations (
   id bigint generated always as identity primary key,
   created_at timestamptz not null default now(),
   finished_at timestamptz,
+  updated_at timestamptz not null default now(),
+  first_id bigint not null default 0,
+  last_id bigint not null default 0,
+  upper_id bigint not null default 0,
+  looked bigint not null default 0,
+  affected bigint not null default 0,
+  skipped bigint not null default 0,
+  rate float8 check (rate > 0),
   kind text not null,
+  state text not null default 'done' check (state in ('running', 'paused', 'done', 'cancelled')),
   operator text not null,
   reason text,
   subject text not null,
-  affected bigint not null default 0,
-  details text
+  filter text,
+  details text,
+  check (finished_at is null or state in ('done', 'cancelled'))
+) with (fillfactor = 70);
+comment on table sendonce_operations is 'Who did what, when and why; what is done by filter goes from last_id to upper_id';
+
+-- What a person has corrected: the delivery that goes instead of the one that was given up. Once each.
+create table sendonce_corrections (
+  delivery_id bigint primary key,
+  replaces bigint not null unique,
+  operation_id bigint not null
 );
 
 create table sendonce_stops (
@@ -230,6 +315,18 @@ create table sendonce_alerts (
 ) with (fillfactor = 50);
 comment on table sendonce_alerts is 'What people were told, and when: one row per condition, so that several workers tell it once';
 
+-- One row for each part of retention: whose turn it is until when, and up to which event it has come.
+create table sendonce_retention (
+  part text primary key check (part in ('payloads', 'history', 'keys', 'rest')),
+  held_by bigint,
+  last_id bigint not null default 0,
+  due_at timestamptz not null default now(),
+  whole_at timestamptz not null default now()
+) with (fillfactor = 50);
+insert into sendonce_retention (part) values ('payloads'), ('history'), ('keys'), ('rest');
+comment on column sendonce_retention.due_at is 'The next pass; during a pass, when another worker may take it over';
+comment on column sendonce_retention.whole_at is 'When a pass has last begun at the first event';
+
 create table sendonce_workers (
   id bigint generated always as identity primary key,
   started_at timestamptz not null default now(),
@@ -237,9 +334,11 @@ create table sendonce_workers (
   progressed_at timestamptz,
   stopped_at timestamptz,
   concurrency int not null,
+  is_listening boolean not null default false,
   name text not null,
   version text not null
 ) with (fillfactor = 50);
+comment on column sendonce_workers.is_listening is 'It serves metrics; the eldest of these also those of the database';
 
 create table sendonce_counters (
   id bigint generated always as identity primary key,
@@ -258,10 +357,15 @@ begin
   raise exception '%: % is not allowed on this row (rule %)', tg_table_name, lower(tg_op), tg_name using errcode = '23514';
 end $$;
 
+-- Content can be taken away and nothing be put in its place; what was done is written beside it, once.
 create trigger events_are_immutable after update on sendonce_events for each row
-  when (old.payload is null or new.payload is not null
+  when ((new.payload is not null and new.payload is distinct from old.payload)
         or (new.headers is not null and new.headers is distinct from old.headers)
         or (new.subject is not null and new.subject is distinct from old.subject)
+        or (old.content_gone_at is not null and new.content_gone_at is distinct from old.content_gone_at)
+        or (old.history_gone_at is not null and new.history_gone_at is distinct from old.history_gone_at)
+        or row(new.payload, new.headers, new.subject, new.content_gone_at, new.history_gone_at)
+           is not distinct from row(old.payload, old.headers, old.subject, old.content_gone_at, old.history_gone_at)
         or row(new.id, new.version, new.created_at, new.content_digest, new.tenant, new.type, new.key)
            is distinct from row(old.id, old.version, old.created_at, old.content_digest, old.tenant, old.type, old.key))
   execute function sendonce_forbid();
@@ -271,6 +375,56 @@ create trigger contents_are_immutable after update on sendonce_contents for each
         or row(new.event_id, new.corrections, new.destination_hash)
            is distinct from row(old.event_id, old.corrections, old.destination_hash))
   execute function sendonce_forbid();
+
+-- Content for a delivery that is on its way is never added: only a correction of one that was given up brings its own.
+create function sendonce_check_correction() returns trigger language plpgsql set search_path from current as $$
+begin
+  perform 1 from sendonce_deliveries d join sendonce_dead_letters z on z.delivery_id = d.id
+    where d.event_id = new.event_id and d.corrections = new.corrections - 1 and z.closed_at is null;
+  if not found then
+    raise exception 'content for correction % needs an open dead letter that it corrects', new.corrections
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger contents_correct_dead_letters after insert on sendonce_contents for each row
+  when (new.corrections > 0) execute function sendonce_check_correction();
+
+create trigger corrections_are_immutable after update on sendonce_corrections for each row
+  execute function sendonce_forbid();
+
+create trigger ended_operations_are_frozen after update on sendonce_operations for each row
+  when (old.state in ('done', 'cancelled') or new.last_id < old.last_id
+        or row(new.id, new.created_at, new.kind, new.operator, new.reason, new.subject, new.filter, new.upper_id)
+           is distinct from
+           row(old.id, old.created_at, old.kind, old.operator, old.reason, old.subject, old.filter, old.upper_id))
+  execute function sendonce_forbid();
+
+create trigger requests_are_immutable after update on sendonce_requests for each row
+  execute function sendonce_forbid();
+
+create trigger request_keys_are_immutable after update on sendonce_request_keys for each row
+  execute function sendonce_forbid();
+
+create trigger recipients_keep_their_identity after update on sendonce_recipients for each row
+  when (row(new.request_id, new.is_required, new.destination)
+        is distinct from row(old.request_id, old.is_required, old.destination))
+  execute function sendonce_forbid();
+
+-- Versions of a subject only rise: a rerun needs the run before it, of a lower version. What is there is immutable and
+-- runs are unique, so no race gets past this.
+create function sendonce_check_run() returns trigger language plpgsql set search_path from current as $$
+begin
+  perform 1 from sendonce_requests
+    where subject = new.subject and type = new.type and tenant = new.tenant
+      and run = new.run - 1 and version < new.version;
+  if not found then
+    raise exception 'run % needs a run % of a lower version before it', new.run, new.run - 1 using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger versions_only_rise after insert on sendonce_requests for each row
+  when (new.run > 0) execute function sendonce_check_run();
 
 -- One trigger for the three rules of a delivery's update: its WHEN is looked at for every row that moves.
 create function sendonce_refuse_move() returns trigger language plpgsql as $$
@@ -291,17 +445,74 @@ create trigger deliveries_follow_the_rules after update on sendonce_deliveries f
     or new.attempt_count < old.attempt_count or new.destination <> old.destination)
   execute function sendonce_refuse_move();
 
+-- An erasure takes away what the other side has said, and nothing else.
 create trigger finished_attempts_are_frozen after update on sendonce_attempts for each row
-  when (old.status in ('Completed', 'Failed'))
+  when (old.status in ('Completed', 'Failed')
+    and ((new.response is not null and new.response is distinct from old.response)
+      or (new.error_message is not null and new.error_message is distinct from old.error_message)
+      or row(new.response, new.error_message) is not distinct from row(old.response, old.error_message)
+      or row(new.delivery_id, new.lease_id, new.created_at, new.finished_at, new.attempt, new.status, new.outcome,
+             new.error_code, new.notification_id)
+         is distinct from
+         row(old.delivery_id, old.lease_id, old.created_at, old.finished_at, old.attempt, old.status, old.outcome,
+             old.error_code, old.notification_id)))
   execute function sendonce_forbid();
 
 create trigger open_deliveries_stay after delete on sendonce_deliveries for each row
   when (old.status not in ('Completed', 'DeadLettered'))
   execute function sendonce_forbid();
 
--- A new generation only after the one before has ended. What has ended is frozen, so this cannot be undone by a race.
-create function sendonce_check_generation() returns trigger language plpgsql set search_path from current as $$
+create trigger open_dead_letters_stay after delete on sendonce_dead_letters for each row
+  when (old.closed_at is null)
+  execute function sendonce_forbid();
+
+-- What belongs to a delivery that is open stays, and an event stays with its deliveries. Only retention deletes these, so
+-- nobody else pays for looking.
+create function sendonce_check_attempt_delete() returns trigger language plpgsql set search_path from current as $$
 begin
+  perform 1 from sendonce_deliveries where id = old.delivery_id and status not in ('Completed', 'DeadLettered');
+  if found then
+    raise exception 'sendonce_attempts: delete is not allowed while its delivery is open (rule open_history_stays)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger open_history_stays after delete on sendonce_attempts for each row
+  execute function sendonce_check_attempt_delete();
+
+create function sendonce_check_content_delete() returns trigger language plpgsql set search_path from current as $$
+begin
+  perform 1 from sendonce_deliveries
+    where event_id = old.event_id and destination_hash = old.destination_hash
+      and status not in ('Completed', 'DeadLettered');
+  if found then
+    raise exception 'sendonce_contents: delete is not allowed while a delivery is open (rule open_contents_stay)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger open_contents_stay after delete on sendonce_contents for each row
+  execute function sendonce_check_content_delete();
+
+create function sendonce_check_event_delete() returns trigger language plpgsql set search_path from current as $$
+begin
+  perform 1 from sendonce_deliveries where event_id = old.id limit 1;
+  if found then
+    raise exception 'sendonce_events: delete is not allowed while it has deliveries (rule events_stay_with_deliveries)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger events_stay_with_deliveries after delete on sendonce_events for each row
+  execute function sendonce_check_event_delete();
+
+-- A new generation only after the one before has ended. What has ended is frozen, so this cannot be undone by a race; and
+-- retention, which takes away what has ended, locks the event first. With its owner's rights: who opens a generation may
+-- not change an event, and so not lock one.
+create function sendonce_check_generation() returns trigger language plpgsql security definer
+  set search_path from current as $$
+begin
+  perform 1 from sendonce_events where id = new.event_id for share;
   perform 1 from sendonce_deliveries
     where event_id = new.event_id and destination_hash = new.destination_hash
       and generation = new.generation - 1 and status in ('Completed', 'DeadLettered');
@@ -311,6 +522,7 @@ begin
   end if;
   return null;
 end $$;
+revoke execute on function sendonce_check_generation() from public;
 create trigger generations_follow_each_other after insert on sendonce_deliveries for each row
   when (new.generation > 0) execute function sendonce_check_generation();
 

@@ -1,5 +1,13 @@
 -- name: register
-insert into sendonce_workers (name, version, concurrency) values (:name, :version, :concurrency) returning id;
+insert into sendonce_workers (name, version, concurrency, is_listening)
+values (:name, :version, :concurrency, :is_listening) returning id;
+
+-- name: eldest_worker
+select id
+  from sendonce_workers
+ where is_listening and stopped_at is null and seen_at > now() - :alive::float8 * interval '1 second'
+ order by id
+ limit 1;
 
 -- name: beat
 update sendonce_workers

@@ -44,7 +44,7 @@ select scope, value, operator, reason, created_at from sendonce_stops order by s
 select id from sendonce_events where id < :before order by id desc limit :window;
 
 -- name: event_rows
-select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at
+select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at, e.content_gone_at, e.history_gone_at
   from sendonce_events e
  where e.id = any(:ids::bigint[])
    and (:type::text is null or e.type = :type::text)
@@ -184,8 +184,9 @@ select s.id, s.tenant,
  where (:tenant::text is null or s.tenant = :tenant::text)
    and (:subscription_id::bigint is null or s.id = :subscription_id::bigint)
    and (:subscription_id::bigint is not null or s.state <> 'removed')
+   and s.id > :after
  order by s.id
- limit 10000;
+ limit :limit;
 
 -- name: waiting_in
 select w.room, n.waiting

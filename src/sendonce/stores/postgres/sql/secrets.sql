@@ -1,9 +1,12 @@
 -- name: secrets_of
-select id, kind, secret, created_at, expires_at
-  from sendonce_subscription_secrets
- where subscription_id = :subscription_id and (expires_at is null or expires_at > now())
- order by id desc
- limit 100;
+select w.id, s.id, s.kind, s.secret, s.created_at, s.expires_at
+  from unnest(:subscription_ids::bigint[]) as w(id)
+ cross join lateral (
+   select n.id, n.kind, n.secret, n.created_at, n.expires_at from sendonce_subscription_secrets n
+    where n.subscription_id = w.id and (n.expires_at is null or n.expires_at > now())
+    order by n.id desc
+    limit 100) s
+ order by w.id, s.id desc;
 
 -- name: kept_secrets
 -- Without the secrets themselves: a role may know that there is one without the right to read it.

@@ -1,7 +1,14 @@
 -- name: register
-insert into sendonce_workers (name, version, concurrency, started_at, seen_at)
-values (:name, :version, :concurrency, :now, :now)
+insert into sendonce_workers (name, version, concurrency, is_listening, started_at, seen_at)
+values (:name, :version, :concurrency, :is_listening, :now, :now)
 returning id;
+
+-- name: eldest_worker
+select id
+  from sendonce_workers
+ where is_listening = 1 and stopped_at is null and seen_at > :since
+ order by id
+ limit 1;
 
 -- name: beat
 update sendonce_workers

@@ -1,6 +1,6 @@
 -- name: log_operation
-insert into sendonce_operations (created_at, finished_at, kind, operator, reason, subject, affected)
-values (:now, :now, :kind, :operator, :reason, :subject, :affected)
+insert into sendonce_operations (created_at, updated_at, finished_at, kind, operator, reason, subject, affected)
+values (:now, :now, :now, :kind, :operator, :reason, :subject, :affected)
 returning id;
 
 -- name: newest_generations

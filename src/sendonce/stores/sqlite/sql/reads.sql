@@ -47,7 +47,7 @@ select scope, value, operator, reason, created_at from sendonce_stops order by s
 select id from sendonce_events not indexed where id < :before order by id desc limit :window;
 
 -- name: event_rows
-select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at
+select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at, e.content_gone_at, e.history_gone_at
   from json_each(:ids) w
  cross join sendonce_events e not indexed on e.id = w.value
  where (:type is null or e.type = :type)
@@ -185,8 +185,9 @@ select s.id, s.tenant,
  where (:tenant is null or s.tenant = :tenant)
    and (:subscription_id is null or s.id = :subscription_id)
    and (:subscription_id is not null or s.state <> 'removed')
+   and s.id > :after
  order by s.id
- limit 10000;
+ limit :limit;
 
 -- name: waiting_in
 select w.value,

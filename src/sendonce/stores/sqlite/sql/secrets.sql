@@ -1,9 +1,10 @@
 -- name: secrets_of
-select id, kind, secret, created_at, expires_at
-  from sendonce_subscription_secrets
- where subscription_id = :subscription_id and (expires_at is null or expires_at > :now)
- order by id desc
- limit 100;
+select s.subscription_id, s.id, s.kind, s.secret, s.created_at, s.expires_at
+  from json_each(:subscription_ids) w
+ cross join sendonce_subscription_secrets s on s.subscription_id = w.value
+ where s.expires_at is null or s.expires_at > :now
+ order by s.subscription_id, s.id desc
+ limit 100000;
 
 -- name: kept_secrets
 -- Without the secrets themselves.

@@ -8,17 +8,16 @@ from sendonce.errors import ConfigError
 
 
 def load_channels(app: str) -> Channels:
-    """The registry that `app` names; ConfigError says what is wrong with the name or the thing."""
-    module_name, colon, attribute = app.partition(":")
-    if not colon or not module_name or not attribute:
-        raise ConfigError(f"--app is module:attribute, like shop.channels:channels; not {app!r}")
+    """The registry that `app` names as module:attribute; ConfigError says why there is none."""
+    module_name, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         module = import_module(module_name)
     except ImportError as error:
-        raise ConfigError(f"--app {app}: {error}") from None
+        raise ConfigError(f"the app {app} cannot be used: {error}") from None
     found = getattr(module, attribute, None)
     if not isinstance(found, Channels):
-        raise ConfigError(f"--app {app}: {module_name} has no sendonce.channels.Channels named {attribute}")
+        why = f"{module_name} has no sendonce.channels.Channels named {attribute}"
+        raise ConfigError(f"the app {app} cannot be used: {why}")
     return found

@@ -1,0 +1,125 @@
+"""Requeue, replay or cancel by filter: count, ask, and do it with a bar; Ctrl-C pauses it."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from sendonce.cli.failures import WrongUse
+from sendonce.cli.output import say, say_json, warn
+from sendonce.cli.progress import Bar, progress
+from sendonce.cli.running import with_store
+from sendonce.cli.settings import operator_of
+from sendonce.operations import bulk
+from sendonce.operations.wording import counted
+from sendonce.stores.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
+from sendonce.stores.selections import Selection
+
+if TYPE_CHECKING:
+    from sendonce.operations.bulk import Planned
+    from sendonce.stores.ports import Store
+
+_DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled"}
+
+
+def run_bulk(args: argparse.Namespace, kind: str, wanted: Selection) -> int:
+    """Do to all that match what the command does to the ids that it is given."""
+    operator = operator_of(args)
+    if args.dry_run:
+        planned = with_store(args, lambda store: bulk.plan(store, kind, wanted))
+        if args.json:
+            say_json({**_as_dict(planned), "dry_run": True})
+        else:
+            _say_plan(planned)
+        return 0
+    if not args.yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise WrongUse("nobody can be asked here: count first with --dry-run, then add --yes")
+    operation = with_store(args, lambda store: _begin(store, args, kind, wanted, operator))
+    return 1 if operation is None else say_outcome(operation, as_json=args.json)
+
+
+async def drive(store: "Store", operation: OperationRow, operator: str) -> OperationRow:
+    """Run an operation with a bar, to its end or until it is paused."""
+    import asyncio
+
+    bar = Bar(_part(operation), operation.affected)
+    try:
+        async for operation in bulk.run(store, operation.id):  # noqa: B020
+            text = f"{operation.affected:,} {_DONE[operation.kind]}" + _skipped(operation)
+            bar.show(_part(operation), operation.affected, text)
+    except asyncio.CancelledError:
+        await bulk.pause(store, operation.id, operator=operator, reason="interrupted")
+        warn(f"operation {operation.id} is paused; go on with: sendonce operations resume {operation.id}")
+        raise
+    finally:
+        progress("")
+    return operation
+
+
+def say_outcome(operation: OperationRow, *, as_json: bool) -> int:
+    """What has become of it; 1 when it has not come to its end."""
+    if as_json:
+        say_json(operation)
+    else:
+        noun = ("dead letter", "dead letters") if operation.kind == REQUEUE else ("delivery", "deliveries")
+        done = f"{counted(operation.affected, *noun)} {_DONE[operation.kind]}"
+        say(f"operation {operation.id}: {done}{_skipped(operation)}")
+        if operation.state == PAUSED:
+            say(f"it was paused; go on with: sendonce operations resume {operation.id}")
+        elif operation.state != DONE:
+            say(f"it was {operation.state} before its end")
+    return 0 if operation.state == DONE else 1
+
+
+async def _begin(
+    store: "Store", args: argparse.Namespace, kind: str, wanted: Selection, operator: str
+) -> OperationRow | None:
+    if not args.yes:
+        planned = await bulk.plan(store, kind, wanted)
+        _say_plan(planned)
+        if not planned.affected or not _agrees():
+            say("nothing was done")
+            return None
+    operation = await bulk.begin(
+        store, kind, wanted, operator=operator, reason=args.reason, rate=args.rate or DEFAULT_RATE
+    )
+    if not args.json:
+        say(f"operation {operation.id} has begun; pause it with: sendonce operations pause {operation.id}")
+        sys.stdout.flush()
+    return await drive(store, operation, operator)
+
+
+def _agrees() -> bool:
+    try:
+        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _say_plan(planned: "Planned") -> None:
+    say(f"{planned.matching:,} match: {planned.subject}")
+    if planned.may_have_arrived:
+        arrived = f"{planned.may_have_arrived:,} of them have arrived already, or may have"
+        say(
+            f"{arrived}: " + ("done all the same" if planned.even_if_sent else "skipped, unless you add --even-if-sent")
+        )
+    say(f"{planned.affected:,} would be {_DONE[planned.kind]}")
+
+
+def _as_dict(planned: "Planned") -> dict[str, object]:
+    return {
+        "kind": planned.kind,
+        "subject": planned.subject,
+        "matching": planned.matching,
+        "may_have_arrived": planned.may_have_arrived,
+        "skipped": planned.skipped,
+        "affected": planned.affected,
+    }
+
+
+def _part(operation: OperationRow) -> float:
+    whole = operation.upper_id - operation.first_id
+    return (operation.last_id - operation.first_id) / whole if whole else 1.0
+
+
+def _skipped(operation: OperationRow) -> str:
+    return f", {operation.skipped:,} skipped because they may have arrived" if operation.skipped else ""

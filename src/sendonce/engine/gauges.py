@@ -1,0 +1,100 @@
+"""Gauges of the database: read and served by one of all workers, so that a sum over them counts nothing twice."""
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+from sendonce.errors import SendonceError, StoreBusy
+from sendonce.observe import metrics
+from sendonce.observe.facts import Emit, MetricsFailed
+from sendonce.observe.metrics import Measured, alone
+from sendonce.stores.ports import LeaseStore
+from sendonce.stores.readers import ReadStore
+from sendonce.stores.records import Status
+
+CHECK_SECONDS = 1.0
+READ_SECONDS = 15.0
+# Below the time after which the others take a worker for dead: then one of them serves these.
+CONFIRMED_SECONDS = 10.0
+STALE_SECONDS = 45.0
+
+
+class GaugeStore(LeaseStore, ReadStore, Protocol):
+    """What gauges are read from."""
+
+
+class _Reading(NamedTuple):
+    at: float
+    status: Status
+
+
+class Gauges:
+    """Asks every second whether this worker is the eldest that serves metrics; if so, reads now and then."""
+
+    def __init__(self, store: GaugeStore, worker_id: int, emit: Emit) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._emit = emit
+        self._confirmed_at = float("-inf")
+        self._reading: _Reading | None = None
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Look until cancelled. Nothing here can stop the worker."""
+        while True:
+            trouble = ""
+            try:
+                await self.look()
+            except StoreBusy:
+                pass  # the worker waits for the same database, and says so
+            except Exception as error:  # whatever it is, the next look comes
+                trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
+                if trouble != self._trouble:
+                    self._emit(MetricsFailed(reason=trouble))
+            self._trouble = trouble
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def look(self) -> None:
+        """Look once."""
+        begun = time.monotonic()
+        if not await self._store.is_eldest(self._worker_id):
+            self._reading = None
+            return
+        self._confirmed_at = begun
+        if self._reading is None or begun - self._reading.at >= READ_SECONDS:
+            self._reading = _Reading(begun, await self._store.status())
+
+    def measured(self) -> list[Measured]:
+        """What was read; nothing when it is not for this worker to say, or too old."""
+        now = time.monotonic()
+        if self._reading is None or now - self._confirmed_at > CONFIRMED_SECONDS:
+            return []
+        if now - self._reading.at > STALE_SECONDS:
+            return []
+        return _measured(self._reading.status)
+
+
+def _measured(status: Status) -> list[Measured]:
+    values = {
+        metrics.OLDEST_DUE: _oldest_due(status).total_seconds(),
+        metrics.DUE: status.due,
+        metrics.SCHEDULED: status.scheduled,
+        metrics.RETRYING: status.retrying,
+        metrics.BEING_SENT: status.in_flight,
+        metrics.IN_DOUBT: status.in_doubt,
+        metrics.PARKED: status.parked,
+        metrics.DEAD_LETTERS: status.dead_letters,
+        metrics.WORKERS: len(status.workers),
+        metrics.STOPS: len(status.stops),
+        metrics.ALERTS: len(status.alerts),
+        metrics.SCHEMA: status.schema_version,
+    }
+    return [(metric, alone(value)) for metric, value in values.items()]
+
+
+def _oldest_due(status: Status) -> timedelta:
+    """A stop of everything lets work grow old on purpose; what else is held back is parked, and not due."""
+    if status.oldest_due_at is None or any(stop.scope == "all" for stop in status.stops):
+        return timedelta(0)
+    return max(status.now - status.oldest_due_at, timedelta(0))

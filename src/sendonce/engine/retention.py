@@ -1,0 +1,132 @@
+"""Retention: what has ended long ago loses its content, then its history, then its key.
+
+Now and then one of the workers makes a pass, in small steps with pauses between them. A pass goes on where the last
+one has ended, because what is behind it is done; once a day it begins at the first event again, for what was still open
+when its turn had come.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sendonce.errors import ConfigError, SendonceError, StoreBusy
+from sendonce.observe.facts import Emit, Pruned, PruningFailed
+from sendonce.stores.upkeep import REST, RetentionStore, Stage, Turn
+
+# The part of the time in which it is at work during a pass; the rest are pauses.
+SHARE = 0.04
+SHORTEST_PAUSE = 0.005
+# A worker that has just begun has better things to do.
+FIRST_LOOK = timedelta(seconds=5)
+LOOK_EVERY = timedelta(minutes=5)
+WHOLE_EVERY = timedelta(days=1)
+HOLD = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings:
+    """How long things are kept after the last delivery of their event has ended. None keeps them for ever."""
+
+    payloads: timedelta | None = timedelta(days=30)
+    history: timedelta | None = timedelta(days=90)
+    keys: timedelta | None = timedelta(days=90)
+    operations: timedelta | None = timedelta(days=365)
+    workers: timedelta | None = timedelta(days=30)
+    every: timedelta = timedelta(hours=1)
+    batch: int = 500
+
+    def __post_init__(self) -> None:
+        if self.keys is not None and (self.history is None or self.keys < self.history):
+            raise ConfigError("keys must be kept at least as long as history")
+        if not 1 <= self.batch <= 10_000:
+            raise ConfigError("batch must be a number of events between 1 and 10000")
+        if self.every <= timedelta(0):
+            raise ConfigError("every must be longer than nothing")
+
+    @property
+    def stages(self) -> dict[Stage, timedelta]:
+        """What goes, and how long after its end. Where the key goes at the same time, the history goes with it."""
+        ages = {Stage.PAYLOADS: self.payloads, Stage.HISTORY: self.history, Stage.KEYS: self.keys}
+        if self.keys == self.history:
+            del ages[Stage.HISTORY]
+        return {stage: age for stage, age in ages.items() if age is not None}
+
+
+class Retention:
+    """The retention of one worker. Whose turn it is stands in the database, so that several workers do it once."""
+
+    def __init__(self, store: RetentionStore, settings: RetentionSettings, emit: Emit, *, worker_id: int) -> None:
+        self._store = store
+        self._settings = settings
+        self._emit = emit
+        self._turn = Turn(worker_id, HOLD)
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Look for ever whether a pass is due."""
+        await asyncio.sleep(min(FIRST_LOOK, self._settings.every).total_seconds())
+        while True:
+            await self.look()
+            await asyncio.sleep(min(LOOK_EVERY, self._settings.every).total_seconds())
+
+    async def look(self) -> None:
+        """Make the passes that are due and nobody else is at."""
+        trouble = ""
+        try:
+            await self._look()
+        except StoreBusy:
+            return  # the worker waits for the same database, and says so
+        except Exception as error:  # whatever it is, the next look comes
+            trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
+            if trouble != self._trouble:
+                self._emit(PruningFailed(reason=trouble))
+        self._trouble = trouble
+
+    async def _look(self) -> None:
+        gone = dict.fromkeys(Stage, 0)
+        deliveries = 0
+        for stage, age in self._settings.stages.items():
+            events, of_them = await self._pass(stage, age)
+            gone[stage] += events
+            deliveries += of_them
+        rest = await self._drop_rest()
+        if any(gone.values()) or rest:
+            events = gone[Stage.KEYS]
+            self._emit(Pruned(contents=gone[Stage.PAYLOADS], deliveries=deliveries, events=events, rest=rest))
+
+    async def _pass(self, stage: Stage, age: timedelta) -> tuple[int, int]:
+        """From where the last one has ended to what is too young; how many events and deliveries it concerned."""
+        events = deliveries = 0
+        after = await self._store.take_turn(stage, self._turn, whole=WHOLE_EVERY)
+        if after is None:
+            return 0, 0
+        while after is not None:
+            begun = time.monotonic()
+            step = await self._store.retain(stage, after, limit=self._settings.batch, age=age, turn=self._turn)
+            events, deliveries, after = events + step.events, deliveries + step.deliveries, step.last_id
+            await _pause(begun)
+        await self._store.end_turn(stage, self._turn, wait=self._settings.every)
+        return events, deliveries
+
+    async def _drop_rest(self) -> int:
+        dropped = 0
+        if await self._store.take_turn(REST, self._turn, whole=WHOLE_EVERY) is None:
+            return 0
+        while True:
+            begun = time.monotonic()
+            step = await self._store.drop_rest(
+                limit=self._settings.batch, workers=self._settings.workers, operations=self._settings.operations
+            )
+            dropped += step
+            if not step:
+                break
+            await _pause(begun)
+        await self._store.end_turn(REST, self._turn, wait=self._settings.every)
+        return dropped
+
+
+async def _pause(begun: float) -> None:
+    """As long as it takes for the work to be no more than its share."""
+    worked = time.monotonic() - begun
+    await asyncio.sleep(max(SHORTEST_PAUSE, worked * (1 / SHARE - 1)))

@@ -1,0 +1,78 @@
+"""What a worker knows of itself: whether its loops go round, and whether the database answers. Asks nobody."""
+
+import time
+
+from sendonce.observe.facts import Begun, DatabaseBack, DatabaseLost, Fact
+
+# Longer than a call to a database that does not answer, with the pause after it: waiting for one is no reason to end.
+STUCK_SECONDS = 180.0
+# The lease keeper asks the database four times a second.
+HEARD_SECONDS = 2.0
+
+
+class Vitals:
+    """Written by the loops, from either thread; read by whoever asks whether the worker lives."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self._is_registered = False
+        self._turned_at: dict[str, float] = {}
+        self._ended: set[str] = set()
+        self._lost: set[str] = set()
+        self._heard_at = float("-inf")
+
+    def turn(self, part: str) -> None:
+        """This loop goes round."""
+        self._turned_at[part] = time.monotonic()
+
+    def rest(self, part: str) -> None:
+        """This loop has nothing to do, or is over: nobody expects it to go round."""
+        self._turned_at.pop(part, None)
+
+    def end(self, part: str) -> None:
+        """This loop has died of an error."""
+        self._ended.add(part)
+
+    def heard(self) -> None:
+        """The database has answered."""
+        self._heard_at = time.monotonic()
+
+    def hear(self, fact: Fact) -> None:
+        """Note which part of the worker has lost the database, and that the worker is registered."""
+        match fact:
+            case Begun():
+                self._is_registered = True
+                self.heard()
+            case DatabaseLost(part=part):
+                self._lost.add(part)
+            case DatabaseBack(part=part):
+                self._lost.discard(part)
+
+    def stuck(self) -> str | None:
+        """Why this process should be started anew; None while its loops go round."""
+        for part in sorted(self._ended):
+            return f"{part}: its loop has ended with an error"
+        now = time.monotonic()
+        for part, turned_at in sorted(self._turned_at.items()):
+            if now - turned_at > STUCK_SECONDS:
+                return f"{part}: its loop has not gone round for {now - turned_at:.0f} s"
+        return None
+
+    def unready(self) -> str | None:
+        """Why it takes no work now, as far as it knows by itself; None when it does."""
+        if self.is_stopping:
+            return "the worker is stopping"
+        if not self._is_registered:
+            return "the worker is not registered yet"
+        for part in sorted(self._lost):
+            return f"{part}: the database does not answer"
+        return None
+
+    @property
+    def has_lost_the_database(self) -> bool:
+        return bool(self._lost)
+
+    @property
+    def has_heard_lately(self) -> bool:
+        """True when the database has answered just now, so that nobody needs to ask it again."""
+        return time.monotonic() - self._heard_at <= HEARD_SECONDS

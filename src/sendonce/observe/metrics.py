@@ -1,0 +1,129 @@
+"""The metrics: their names, what they mean, and their text for Prometheus. docs/metrics.md lists them all."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metric(NamedTuple):
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+class Spread:
+    """How often something took how long, by BOUNDS."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: Sequence[float]) -> None:
+        for each in seconds:
+            self.counts[bisect_left(BOUNDS, each)] += 1
+        self.total += sum(seconds)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Each bound with how many were not above it."""
+        return list(zip([*map(str, BOUNDS), "+Inf"], accumulate(self.counts), strict=True))
+
+
+# The values of a metric by the values of its labels.
+Values: TypeAlias = Mapping[tuple[str, ...], "float | Spread"]
+Measured: TypeAlias = tuple[Metric, Values]
+
+INFO = Metric("sendonce_worker_info", "gauge", "Always 1: which worker this is.", ("version", "worker_id"))
+SLOTS = Metric("sendonce_worker_slots", "gauge", "How many sends this worker does at once.")
+IN_FLIGHT = Metric("sendonce_worker_in_flight", "gauge", "Attempts of this worker whose results are not written yet.")
+ANSWERS = Metric("sendonce_database_answers", "gauge", "1, or 0 while a part of this worker has lost the database.")
+ATTEMPTS = Metric("sendonce_attempts_total", "counter", "Attempts by what they came to.", ("channel", "outcome"))
+ATTEMPT_SECONDS = Metric(
+    "sendonce_attempt_seconds", "histogram", "How long attempts took, but those that were put off.", ("channel",)
+)
+LOOK_UPS = Metric("sendonce_look_ups_total", "counter", "What receivers answered when they were asked.", ("answer",))
+RESULTS = Metric("sendonce_results_total", "counter", "Results by what became of them.", ("result",))
+DOUBTS = Metric("sendonce_doubts_total", "counter", "Results that left their delivery in doubt.")
+SETTLE_SECONDS = Metric("sendonce_settle_seconds", "histogram", "How long it took to write a batch of results.")
+EXPIRED = Metric(
+    "sendonce_attempts_expired_total", "counter", "Attempts taken over from workers that stopped answering."
+)
+LEASES_LOST = Metric("sendonce_leases_lost_total", "counter", "Leases that others took over: this worker was too slow.")
+DATABASE_LOST = Metric(
+    "sendonce_database_lost_total", "counter", "How often a part of this worker has lost the database.", ("part",)
+)
+TRIPPED = Metric("sendonce_breakers_tripped_total", "counter", "Breakers opened: a destination failed again and again.")
+DISABLED = Metric("sendonce_subscriptions_disabled_total", "counter", "Subscriptions whose receiver is gone for good.")
+ALERTS_FAILED = Metric("sendonce_alerts_failed_total", "counter", "Alerts that could not be told.", ("way",))
+
+OLDEST_DUE = Metric(
+    "sendonce_oldest_due_age_seconds", "gauge", "For how long the oldest due delivery is due; a parked one is not."
+)
+DUE = Metric("sendonce_deliveries_due", "gauge", "Deliveries that could be sent now.")
+SCHEDULED = Metric("sendonce_deliveries_scheduled", "gauge", "Deliveries that are due later.")
+RETRYING = Metric("sendonce_deliveries_retrying", "gauge", "Due or due later after an attempt that failed.")
+BEING_SENT = Metric("sendonce_deliveries_in_flight", "gauge", "Deliveries that are being sent.")
+IN_DOUBT = Metric("sendonce_deliveries_in_doubt", "gauge", "Open deliveries that may have been sent.")
+PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries held back by a stop, a pause, a breaker or a rate.")
+DEAD_LETTERS = Metric("sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person.")
+WORKERS = Metric("sendonce_workers_alive", "gauge", "Workers that have been seen lately.")
+STOPS = Metric("sendonce_stops", "gauge", "Stops in force.")
+ALERTS = Metric("sendonce_alerts_raised", "gauge", "Alerts that stand.")
+SCHEMA = Metric("sendonce_schema_version", "gauge", "The number of the database's schema.")
+
+OF_A_WORKER = (
+    INFO, SLOTS, IN_FLIGHT, ANSWERS, ATTEMPTS, ATTEMPT_SECONDS, LOOK_UPS, RESULTS, DOUBTS, SETTLE_SECONDS, EXPIRED,
+    LEASES_LOST, DATABASE_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
+)  # fmt: skip
+OF_THE_DATABASE = (
+    OLDEST_DUE, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS, WORKERS, STOPS, ALERTS, SCHEMA,
+)  # fmt: skip
+
+
+def alone(value: float) -> Values:
+    """The values of a metric that has no labels."""
+    return {(): value}
+
+
+def exposition(measured: Iterable[Measured], accept: str) -> tuple[bytes, str]:
+    """The text in the format that the reader accepts best, and its content type."""
+    from prometheus_client.exposition import choose_encoder
+
+    encode, content_type = choose_encoder(accept)
+    return encode(_Collected(measured)), content_type
+
+
+class _Collected:
+    """What an encoder reads from."""
+
+    def __init__(self, measured: Iterable[Measured]) -> None:
+        self._measured = measured
+
+    def collect(self) -> "Iterator[Family]":
+        for metric, values in self._measured:
+            yield _family(metric, values)
+
+
+def _family(metric: Metric, values: Values) -> "Family":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for labels, value in values.items():
+            if isinstance(value, Spread):
+                histogram.add_metric(labels, value.buckets(), value.total)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        if not isinstance(value, Spread):
+            family.add_metric(labels, value)
+    return family

@@ -1,0 +1,114 @@
+"""Erase what one person was sent: the content goes; the fact, the digest and the token stay."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sendonce.domain.destinations import destination_hash
+from sendonce.domain.texts import digest
+from sendonce.stores.records import Acted
+from sendonce.stores.upkeep import Erased, ErasureStore, Facts, Person
+
+WINDOW = 5000
+STEP = 200
+
+
+class ErasureDesk(ErasureStore, Protocol):
+    """Erasing, and the one verb of the orchestrator that it takes: what is still open is cancelled first."""
+
+    async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
+        """See OrchestratorStore."""
+        ...
+
+    async def log_upkeep(
+        self, kind: str, *, operator: str, reason: str, subject: str, affected: int, details: str
+    ) -> int:
+        """See RetentionStore."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Erasing:
+    """What was erased so far, how many open deliveries were cancelled for it, and up to which id was looked."""
+
+    erased: Erased
+    cancelled: int
+    last_id: int
+
+
+async def erase(
+    desk: ErasureDesk, person: Person, *, shared: bool, operator: str, reason: str
+) -> AsyncGenerator[Erasing, None]:
+    """Cancel and erase, in steps; how far it has come after each. Logged, also when interrupted, and never by name."""
+    done = Erasing(Erased(), 0, 0)
+    try:
+        async for last_id, found in _walk(desk, person):
+            cancelled = await _cancel(desk, found, operator, reason)
+            ids = [each.event_id for each in found]
+            erased = await desk.erase(ids, person, shared=shared, operator=operator) if ids else Erased()
+            done = Erasing(done.erased + erased, done.cancelled + cancelled, last_id)
+            yield done
+    finally:
+        counts = _counts(done)
+        await desk.log_upkeep(
+            "erase",
+            operator=operator,
+            reason=reason,
+            subject=_unnamed(person),
+            affected=done.erased.events,
+            details=json.dumps(counts),
+        )
+
+
+async def count(desk: ErasureDesk, person: Person) -> AsyncGenerator[Erasing, None]:
+    """What there is, as far as it has ended or can be cancelled; nothing is changed. Shared payloads are `kept`."""
+    done = Erasing(Erased(), 0, 0)
+    async for last_id, found in _walk(desk, person):
+        shared = [each for each in found if each.is_shared and person.subject is None]
+        step = Erased(
+            events=len(found),
+            payloads=sum(each.has_payload for each in found) - sum(each.has_payload for each in shared),
+            deliveries=sum(len(each.deliveries) for each in found),
+            kept=sum(each.has_payload for each in shared),
+        )
+        still_open = sum(len(each.open) for each in found)
+        done = Erasing(done.erased + step, done.cancelled + still_open, last_id)
+        yield done
+
+
+async def _walk(desk: ErasureDesk, person: Person) -> AsyncIterator[tuple[int, list[Facts]]]:
+    """What is there of this person, a bounded number of events at a time, each event once."""
+    after = 0
+    while True:
+        found, last_id = await desk.events_of(person, after, limit=WINDOW)
+        if last_id is None:
+            return
+        for start in range(0, max(len(found), 1), STEP):
+            yield last_id, await desk.facts_of(found[start : start + STEP], person)
+        after = last_id
+
+
+async def _cancel(desk: ErasureDesk, found: Sequence[Facts], operator: str, reason: str) -> int:
+    open_ids = [delivery_id for each in found for delivery_id in each.open]
+    return len((await desk.cancel(open_ids, operator=operator, reason=reason)).ids) if open_ids else 0
+
+
+def _counts(done: Erasing) -> dict[str, int]:
+    erased = done.erased
+    return {
+        "events": erased.events,
+        "payloads": erased.payloads,
+        "contents": erased.contents,
+        "deliveries": erased.deliveries,
+        "cancelled": done.cancelled,
+        "kept": erased.kept,
+        "busy": erased.busy,
+    }
+
+
+def _unnamed(person: Person) -> str:
+    """For the operations log: enough to find it again for those who know whom they look for."""
+    if person.destination is not None:
+        return f"destination {destination_hash(person.destination).hex()}"
+    return f"subject {digest(person.subject or '')[:16].hex()}"

@@ -1,0 +1,12 @@
+"""How events are recorded, by the kind of database."""
+
+from collections.abc import Callable
+
+from sendonce.outbox import postgres, sqlite
+from sendonce.outbox.entries import Order, Recorded
+from sendonce.outbox.statements import Database, Steps
+
+RECORD: dict[Database, Callable[[Order], Steps[list[Recorded]]]] = {
+    "postgres": postgres.record,
+    "sqlite": sqlite.record,
+}

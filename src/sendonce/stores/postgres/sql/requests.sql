@@ -1,0 +1,24 @@
+-- name: request_window
+select id from sendonce_requests where id < :before order by id desc limit :window;
+
+-- name: request_window_of_subject
+-- "offset 0" keeps the planner from walking all requests in the order that is asked for.
+select q.id
+  from (select id from sendonce_requests where subject = :subject::text and id < :before offset 0) q
+ order by q.id desc
+ limit :window;
+
+-- name: request_ids_of_key
+select request_id from sendonce_request_keys where key = :key order by request_id desc limit 100;
+
+-- name: request_rows
+select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s.status, s.required, s.notified, s.open,
+       s.given_up
+  from sendonce_requests q
+ cross join lateral (select t.* from sendonce_request_states t where t.request_id = q.id offset 0) s
+ where q.id = any(:ids::bigint[])
+   and (:type::text is null or q.type = :type::text)
+   and (:tenant::text is null or q.tenant = :tenant::text)
+   and (:status::text is null or s.status = :status::text)
+ order by q.id desc
+ limit :limit;

@@ -1,0 +1,120 @@
+-- part: wanted
+(:type is null or e.type = :type)
+and (:family is null or substr(e.type, 1, length(:family)) = :family)
+and (:tenant is null or e.tenant = :tenant)
+and (:destination is null or d.destination = :destination)
+
+-- part: answer
+-- How far was looked, and what matches; one row without a match when nothing does.
+select g.last_id, g.looked, m.id, m.nth, m.delivery_id, m.may_have_arrived
+  from (select max(w.id) as last_id, count(*) as looked from w) g
+  left join m on true
+ order by m.id
+
+-- part: columns
+id, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upper_id, looked, affected, skipped,
+created_at, updated_at, finished_at
+
+-- name: requeue_window
+-- A bounded step up the dead letters.
+with w as materialized (
+  select z.id, z.delivery_id, z.reason, z.created_at, z.closed_at, row_number() over (order by z.id) as nth
+    from (select id, delivery_id, reason, created_at, closed_at from sendonce_dead_letters not indexed
+           where id > :after and id <= :upper order by id limit :window) z
+),
+m as materialized (
+  select w.id, w.nth, w.delivery_id, d.in_doubt as may_have_arrived
+    from w
+   cross join sendonce_deliveries d not indexed on d.id = w.delivery_id
+   cross join sendonce_events e not indexed on e.id = d.event_id
+   where w.closed_at is null
+     and (:reason is null or w.reason = :reason)
+     and (:since is null or w.created_at >= :since)
+     and (:until is null or w.created_at < :until)
+     and :(wanted)
+   order by w.id
+   limit :most
+)
+:(answer);
+
+-- name: replay_window
+-- A bounded step up the deliveries: those that have ended, have no newer generation and were not corrected.
+with w as materialized (
+  select z.id, z.event_id, z.destination, z.destination_hash, z.generation, z.status, z.in_doubt, z.created_at,
+         row_number() over (order by z.id) as nth
+    from (select id, event_id, destination, destination_hash, generation, status, in_doubt, created_at
+            from sendonce_deliveries not indexed where id > :after and id <= :upper order by id limit :window) z
+),
+m as materialized (
+  select d.id, d.nth, d.id as delivery_id, d.in_doubt or d.status = 'Completed' as may_have_arrived
+    from w d
+   cross join sendonce_events e not indexed on e.id = d.event_id
+   where d.status in ('Completed', 'DeadLettered')
+     and (:since is null or d.created_at >= :since)
+     and (:until is null or d.created_at < :until)
+     and :(wanted)
+     and not exists (
+       select 1 from sendonce_deliveries n
+        where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1)
+     and not exists (select 1 from sendonce_corrections c where c.replaces = d.id)
+   order by d.id
+   limit :most
+)
+:(answer);
+
+-- name: cancel_window
+-- A bounded step up the deliveries: those that wait for their first or next attempt.
+with w as materialized (
+  select z.id, z.event_id, z.destination, z.status, z.in_doubt, z.created_at, row_number() over (order by z.id) as nth
+    from (select id, event_id, destination, status, in_doubt, created_at
+            from sendonce_deliveries not indexed where id > :after and id <= :upper order by id limit :window) z
+),
+m as materialized (
+  select d.id, d.nth, d.id as delivery_id, d.in_doubt as may_have_arrived
+    from w d
+   cross join sendonce_events e not indexed on e.id = d.event_id
+   where d.status in ('Pending', 'PendingRetry')
+     and (:since is null or d.created_at >= :since)
+     and (:until is null or d.created_at < :until)
+     and :(wanted)
+   order by d.id
+   limit :most
+)
+:(answer);
+
+-- name: letter_bounds
+-- From which id to which a walk up the dead letters goes.
+select coalesce((select min(id) from sendonce_dead_letters not indexed), 1) - 1, coalesce((select max(id) from sendonce_dead_letters not indexed), 0);
+
+-- name: delivery_bounds
+select coalesce((select min(id) from sendonce_deliveries not indexed), 1) - 1, coalesce((select max(id) from sendonce_deliveries not indexed), 0);
+
+-- name: begin_operation
+insert into sendonce_operations
+  (created_at, updated_at, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upper_id)
+values (:now, :now, :kind, :operator, :reason, :subject, 'running', :filter, :rate, :first_id, :first_id, :upper_id)
+returning :(columns);
+
+-- name: move_operation
+update sendonce_operations
+   set last_id = :last_id, looked = looked + :looked, affected = affected + :affected, skipped = skipped + :skipped,
+       updated_at = :now, state = case when :ended then 'done' else state end,
+       finished_at = case when :ended then :now end
+ where id = :operation_id
+returning :(columns);
+
+-- name: set_operation_state
+update sendonce_operations
+   set state = :state, updated_at = :now, finished_at = case when :state = 'cancelled' then :now end
+ where id = :operation_id
+returning :(columns);
+
+-- name: operation
+select :(columns) from sendonce_operations where id = :operation_id;
+
+-- name: operations
+select :(columns)
+  from sendonce_operations
+ where id < :before and (:state is null or state = :state)
+ order by id desc
+ limit :limit;

@@ -1,0 +1,1 @@
+"""Helpers for frameworks, on the frameworks themselves and real databases."""

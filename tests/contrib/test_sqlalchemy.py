@@ -1,0 +1,220 @@
+"""Transactions on SQLAlchemy: tried again when others were in the way, and only then."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import pytest_asyncio
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from sendonce import ConfigError, Outbox, StoreBusy
+from sendonce.contrib import sqlalchemy as contrib
+from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing
+from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+
+SERIALIZABLE = "SERIALIZABLE"
+WRITERS = 8
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contrib, "FIRST_PAUSE", 0.001)
+
+
+@pytest_asyncio.fixture
+async def engine(database: Database) -> AsyncIterator[AsyncEngine]:
+    assert isinstance(database, SqliteDatabase | PostgresDatabase)
+    engine = async_engine(database.url)
+    async with engine.begin() as connection:
+        await connection.execute(text("create table accounts (id integer primary key, amount integer not null)"))
+        await connection.execute(text("insert into accounts (id, amount) values (1, 0), (2, 0)"))
+    yield engine
+    await engine.dispose()
+
+
+async def read(connection: AsyncConnection, number: int = 1) -> int:
+    asked = text("select amount from accounts where id = :id")
+    return int((await connection.execute(asked, {"id": number})).scalar_one())
+
+
+async def write(connection: AsyncConnection, amount: int, number: int = 1) -> None:
+    await connection.execute(
+        text("update accounts set amount = :amount where id = :id"), {"amount": amount, "id": number}
+    )
+
+
+async def test_what_reads_before_it_writes_is_right_under_serializable_however_many_race(engine: AsyncEngine) -> None:
+    tries = 0
+
+    async def add_one(connection: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        await write(connection, await read(connection) + 1)
+
+    await asyncio.gather(*(in_transaction(engine, add_one, isolation_level=SERIALIZABLE) for _ in range(WRITERS)))
+
+    async with engine.connect() as connection:
+        assert await read(connection) == WRITERS
+    if engine.dialect.name == "postgresql":
+        assert tries > WRITERS, "they were not in each other's way: this proves nothing"
+
+
+async def test_an_event_is_recorded_once_with_the_work_that_was_tried_again(
+    engine: AsyncEngine, database: Database
+) -> None:
+    meeting = asyncio.Barrier(2)
+    met: set[int] = set()
+
+    async def record(number: int) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            amount = await read(connection)
+            if engine.dialect.name == "postgresql" and number not in met:
+                met.add(number)
+                await meeting.wait()  # both have read before either writes
+            await write(connection, amount + 1)
+            await Outbox().apublish(connection, "account.changed", {"amount": amount}, key=number, to="null:a")
+
+        await in_transaction(engine, work, isolation_level=SERIALIZABLE)
+
+    await asyncio.gather(record(1), record(2))
+
+    assert database.one("select amount from accounts where id = 1") == 2
+    assert {row["key"] for row in database.rows("events")} == {"1", "2"}
+    assert len(database.rows("deliveries")) == 2
+
+
+async def test_a_deadlock_is_tried_again(engine: AsyncEngine) -> None:
+    if engine.dialect.name != "postgresql":
+        pytest.skip("one writer at a time has no deadlocks")
+    meeting = asyncio.Barrier(2)
+    tries = 0
+
+    async def crossing(first: int, second: int) -> None:
+        is_first_time = True
+
+        async def work(connection: AsyncConnection) -> None:
+            nonlocal tries, is_first_time
+            tries += 1
+            await connection.execute(text("set local deadlock_timeout = '20ms'"))
+            await write(connection, first, first)
+            if is_first_time:
+                is_first_time = False
+                await meeting.wait()
+            await write(connection, first, second)
+
+        await in_transaction(engine, work)
+
+    await asyncio.gather(crossing(1, 2), crossing(2, 1))
+
+    assert tries == 3, "one of the two was given up by the database, and done again"
+
+
+async def test_a_locked_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contrib, "BUSY_SECONDS", 0.001)
+    file = tmp_path / "locked.db"
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("create table accounts (id integer primary key, amount integer not null)")
+    other.execute("begin immediate")
+    engine = async_engine(f"sqlite:///{file}")
+    refused = 0
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.execute(text("insert into accounts (id, amount) values (1, 1)"))
+
+    real = contrib.is_passing
+
+    def count(error: DBAPIError | StoreBusy) -> bool:
+        nonlocal refused
+        refused += 1
+        if refused == 3:
+            other.execute("rollback")
+        return real(error)
+
+    monkeypatch.setattr(contrib, "is_passing", count)
+    await in_transaction(engine, work)
+    await engine.dispose()
+
+    assert refused == 3
+    assert other.execute("select count(*) from accounts").fetchone() == (1,)
+    other.close()
+
+
+async def test_another_error_is_raised_at_once_and_nothing_was_written(engine: AsyncEngine) -> None:
+    tries = 0
+
+    async def work(connection: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        await write(connection, 7)
+        await connection.execute(text("insert into accounts (id, amount) values (1, 1)"))
+
+    with pytest.raises(IntegrityError):
+        await in_transaction(engine, work, isolation_level=SERIALIZABLE)
+
+    assert tries == 1
+    async with engine.connect() as connection:
+        assert await read(connection) == 0
+
+
+async def test_an_error_of_the_works_own_is_raised_at_once_and_nothing_was_written(engine: AsyncEngine) -> None:
+    tries = 0
+
+    async def work(connection: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        await write(connection, 7)
+        raise LookupError("the caller's own")
+
+    with pytest.raises(LookupError):
+        await in_transaction(engine, work)
+
+    assert tries == 1
+    async with engine.connect() as connection:
+        assert await read(connection) == 0
+
+
+async def test_it_gives_up_after_so_many_tries_as_busy(engine: AsyncEngine) -> None:
+    tries = 0
+
+    async def work(connection: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        failure = psycopg.errors.SerializationFailure("others were first")
+        raise OperationalError("update", {}, failure)
+
+    with pytest.raises(StoreBusy, match="3 times; try again"):
+        await in_transaction(engine, work, tries=3)
+
+    assert tries == 3
+
+
+async def test_the_result_of_the_work_is_given_back(engine: AsyncEngine) -> None:
+    assert await in_transaction(engine, read) == 0
+
+
+async def test_foreign_keys_are_checked_on_both(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("create table entries (account integer references accounts (id))"))
+
+    with pytest.raises(IntegrityError):
+        async with engine.begin() as connection:
+            await connection.execute(text("insert into entries (account) values (3)"))
+
+
+def test_what_is_passing() -> None:
+    assert is_passing(StoreBusy("later"))
+    assert is_passing(OperationalError("", {}, psycopg.errors.DeadlockDetected()))
+    assert not is_passing(OperationalError("", {}, psycopg.errors.AdminShutdown())), "it may have been committed"
+    assert not is_passing(OperationalError("", {}, sqlite3.OperationalError("no such table")))
+
+
+async def test_a_wrong_address_or_number_of_tries_is_told(engine: AsyncEngine) -> None:
+    with pytest.raises(ConfigError):
+        async_engine("mysql://localhost/shop")
+    with pytest.raises(ConfigError, match="at least 1"):
+        await in_transaction(engine, read, tries=0)

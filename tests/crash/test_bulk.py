@@ -1,0 +1,80 @@
+"""A requeue by filter, killed in the middle again and again and taken up again: none is skipped, and none doubled."""
+
+import pytest
+
+from tests.crash.accounts import url_of, worker
+from tests.given import given_due_delivery
+from tests.processes import Process, sendonce, until
+from tests.stores.bulkwork import given_many_dead_letters
+from tests.stores.databases import Database, PostgresDatabase
+
+KILLED_AT = (0.1, 0.3, 0.31, 0.7)
+PROGRESS = "select affected from sendonce_operations where filter is not null"
+
+
+def requeue_all(database: Database, rate: str) -> Process:
+    options = ("--all", "--yes", "--rate", rate, "--reason", "receiver is back")
+    return sendonce("dead-letters", "requeue", *options, database=url_of(database))
+
+
+def resume(database: Database) -> Process:
+    return sendonce("operations", "resume", "1", database=url_of(database))
+
+
+def affected(database: Database) -> int:
+    rows = database.execute(PROGRESS)
+    return rows[0][0] if rows else 0
+
+
+def kill_and_resume(database: Database, amount: int, rate: str) -> None:
+    """Kill it with SIGKILL whenever so much is done, have another one go on, and look at what there is in the end."""
+    given_many_dead_letters(database, amount)
+    process = requeue_all(database, rate)
+    for part in KILLED_AT:
+        with process:
+            until(lambda part=part: affected(database) >= part * amount, f"{part:.0%} to be done", 50)  # type: ignore[misc]
+            process.kill()
+        assert affected(database) < amount, "it was killed in the middle"
+        assert database.one("select count(*) from sendonce_deliveries where generation = 1") == affected(database)
+        process = resume(database)
+    with process:
+        assert process.ended(50) == 0, process.said
+
+    assert database.execute("select state, looked, affected, skipped from sendonce_operations where id = 1") == [
+        ("done", amount, amount, 0)
+    ]
+    generations = database.execute(
+        "select generation, count(*), count(distinct event_id) from sendonce_deliveries group by 1"
+    )
+    assert sorted(generations) == [(0, amount, amount), (1, amount, amount)]
+    assert database.one("select count(*) from sendonce_dead_letters where closed_as = 'requeued'") == amount
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_skips_none_and_doubles_none(database: Database) -> None:
+    # Slow enough to be killed in the middle of it, and quick enough not to be waited for.
+    kill_and_resume(database, *((10_000, "5000/s") if isinstance(database, PostgresDatabase) else (3_000, "1500/s")))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_hundred_thousand_killed_in_the_middle(database: Database) -> None:
+    kill_and_resume(database, 100_000, "1000000/s")
+
+
+@pytest.mark.slow
+def test_workers_go_on_sending_meanwhile(database: Database) -> None:
+    given_many_dead_letters(database, 300)
+    with requeue_all(database, "50/s") as operation, worker(database) as sending:
+        until(lambda: affected(database) >= 50, "the operation to have begun")
+        fresh = given_due_delivery(database)
+        until(
+            lambda: database.one("select status from sendonce_deliveries where id = ?", fresh) == "Completed",
+            "what is due to be sent",
+        )
+        assert affected(database) < 300, "the operation was still going on"
+        until(lambda: database.one(
+            "select count(*) from sendonce_deliveries where generation = 1 and status = 'Completed'"
+        ) >= 50, "what was requeued to be sent")  # fmt: skip
+        operation.kill()
+        sending.kill()

@@ -1,0 +1,61 @@
+"""The examples of the page on one's own service run as they stand."""
+
+import ast
+import inspect
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table
+
+import sendonce
+from tests.docs.test_examples import examples
+
+ORDERS = Table("orders", MetaData(), Column("id", Integer, primary_key=True))
+
+
+async def run(example: str, names: dict[str, object]) -> dict[str, object]:
+    """Run an example that awaits at its top; what it has made."""
+    code = compile(example, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    made = {"sendonce": sendonce, **names}
+    result = FunctionType(code, made)()
+    if inspect.isawaitable(result):
+        await result
+    return made
+
+
+@pytest.fixture
+async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    await sendonce.migrate("sqlite:///shop.db")
+    (tmp_path / "sendonce.toml").touch()
+    return "sqlite:///shop.db"
+
+
+async def test_the_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
+    desk, worker = examples("docs/services.md")[:2]
+
+    await run(desk, {})
+    await run(worker, {})
+
+
+async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
+    from sendonce.contrib.sqlalchemy import async_engine
+
+    engine = async_engine(shop)
+    async with engine.begin() as connection:
+        await connection.run_sync(ORDERS.metadata.create_all)
+    await engine.dispose()
+
+    made = await run(examples("docs/services.md")[2], {"orders": ORDERS, "outbox": sendonce.Outbox()})
+
+    await made["engine"].dispose()  # type: ignore[attr-defined]
+    async with sendonce.open_desk(shop, operator="ada") as desk:
+        [event] = await desk.events()
+    assert (event.type, event.key) == ("order.placed", "order/7")
+
+
+async def test_an_application_answers_errors_with_a_sentence() -> None:
+    made = await run(examples("docs/services.md")[3], {})
+
+    assert sendonce.SendonceError in made["app"].exception_handlers  # type: ignore[attr-defined]

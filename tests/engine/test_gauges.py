@@ -1,0 +1,201 @@
+"""Gauges of the database: one worker has them, and only while it knows them."""
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sendonce.domain.outcomes import Failed, Refused, Unknown
+from sendonce.engine import gauges as module
+from sendonce.engine.gauges import Gauges
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.observe.facts import Fact, MetricsFailed
+from sendonce.observe.metrics import OF_THE_DATABASE, exposition
+from sendonce.stores.ports import Store
+from tests.given import given_due_deliveries, given_due_delivery, given_lease, later, settle_with
+from tests.processes import until_async
+from tests.scrapes import samples_of
+from tests.stores.databases import Database
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The worker's own time, in seconds; the last one counts. The database's goes on by itself."""
+    times = [1000.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: times[-1]))
+    return times
+
+
+async def eldest(store: Store) -> Gauges:
+    return Gauges(store, await store.register("host:1", "1", 10, is_listening=True), lambda _: None)
+
+
+def shown(gauges: Gauges) -> dict[str, float]:
+    return samples_of(exposition(gauges.measured(), "")[0].decode())
+
+
+async def test_nothing_is_shown_before_it_was_read(store: Store) -> None:
+    gauges = await eldest(store)
+
+    assert shown(gauges) == {}
+
+
+async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, store: Store) -> None:
+    gauges = await eldest(store)
+    given_due_deliveries(database, 2)
+    await settle_with(store, await given_lease(store), Refused("410"))
+    given_due_deliveries(database, 3)
+    await settle_with(store, await given_lease(store), Failed("503"))
+    given_due_delivery(database)
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    given_due_delivery(database, deliver_at=later(database, timedelta(hours=1)))
+    given_due_delivery(database)
+    await given_lease(store)
+    given_due_deliveries(database, 5)
+
+    await gauges.look()
+
+    found = shown(gauges)
+    assert sorted(found) == sorted(metric.name for metric in OF_THE_DATABASE)
+    assert found.pop("sendonce_oldest_due_age_seconds") < 60
+    assert found == {
+        "sendonce_deliveries_due": 5,
+        "sendonce_deliveries_scheduled": 5,
+        "sendonce_deliveries_retrying": 4,
+        "sendonce_deliveries_in_flight": 1,
+        "sendonce_deliveries_in_doubt": 1,
+        "sendonce_deliveries_parked": 0,
+        "sendonce_dead_letters_open": 2,
+        "sendonce_workers_alive": 1,
+        "sendonce_stops": 0,
+        "sendonce_alerts_raised": 0,
+        "sendonce_schema_version": (await store.status()).schema_version,
+    }
+
+
+async def test_the_age_of_what_is_due_grows_and_is_zero_when_nothing_is(database: Database, store: Store) -> None:
+    gauges = await eldest(store)
+    await gauges.look()
+    assert shown(gauges)["sendonce_oldest_due_age_seconds"] == 0
+    given_due_delivery(database)
+    database.advance(timedelta(minutes=7))
+
+    other = await eldest_again(database, store)
+
+    assert 420 <= shown(other)["sendonce_oldest_due_age_seconds"] < 480
+
+
+async def test_what_is_parked_or_stopped_on_purpose_is_not_old(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="sms:1")
+    given_due_delivery(database)
+    await store.stop("channel", "sms", operator="ada", reason=None)
+    await settle_with(store, await given_lease(store), Refused("410"))
+    database.advance(timedelta(hours=1))
+    parked = shown(await eldest_again(database, store))
+    given_due_delivery(database)
+    database.advance(timedelta(hours=1))
+    await store.stop("all", "", operator="ada", reason=None)
+
+    stopped = shown(await eldest_again(database, store))
+
+    assert (parked["sendonce_deliveries_parked"], parked["sendonce_oldest_due_age_seconds"]) == (1, 0)
+    assert (stopped["sendonce_stops"], stopped["sendonce_oldest_due_age_seconds"]) == (2, 0)
+
+
+async def eldest_again(database: Database, store: Store) -> Gauges:
+    """The only live worker, and what it has read just now."""
+    database.execute("update sendonce_workers set stopped_at = seen_at")
+    gauges = await eldest(store)
+    await gauges.look()
+    return gauges
+
+
+async def test_M12_of_several_workers_one_has_them(database: Database, store: Store) -> None:
+    all = [await eldest(store) for _ in range(3)]
+
+    for gauges in all:
+        await gauges.look()
+
+    assert [bool(shown(gauges)) for gauges in all] == [True, False, False]
+
+
+async def test_the_next_one_has_them_when_the_eldest_has_stopped(database: Database, store: Store) -> None:
+    first, second = await eldest(store), await eldest(store)
+    await first.look()
+    await store.leave(first._worker_id)
+
+    await first.look()
+    await second.look()
+
+    assert [bool(shown(gauges)) for gauges in (first, second)] == [False, True]
+
+
+async def test_it_reads_at_most_every_fifteen_seconds(database: Database, store: Store, clock: list[float]) -> None:
+    gauges = await eldest(store)
+    await gauges.look()
+    given_due_delivery(database)
+    clock.append(1014)
+    await gauges.look()
+    assert shown(gauges)["sendonce_deliveries_due"] == 0
+
+    clock.append(1016)
+    await gauges.look()
+
+    assert shown(gauges)["sendonce_deliveries_due"] == 1
+
+
+class Troubled:
+    """A store that fails on demand."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.failing: dict[str, Exception] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.failing:
+            raise self.failing[name]
+        return getattr(self._store, name)
+
+
+async def test_what_is_too_old_is_not_shown(sqlite_store: Store, clock: list[float]) -> None:
+    store = Troubled(sqlite_store)
+    gauges = await eldest(cast(Store, store))
+    await gauges.look()
+    store.failing["status"] = StoreBusy("no")
+
+    for now, is_shown in ((1015, True), (1030, True), (1045, True), (1046, False)):
+        clock.append(now)
+        with pytest.raises(StoreBusy):
+            await gauges.look()
+        assert bool(shown(gauges)) is is_shown
+
+
+async def test_one_that_cannot_ask_whether_it_is_the_eldest_says_nothing_before_another_does(
+    sqlite_store: Store, clock: list[float]
+) -> None:
+    gauges = await eldest(sqlite_store)
+    await gauges.look()
+    clock.append(1010)
+    assert shown(gauges)
+
+    clock.append(1011)
+
+    assert not shown(gauges)
+
+
+async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.001)
+    store = Troubled(sqlite_store)
+    facts: list[Fact] = []
+    gauges = Gauges(cast(Store, store), await sqlite_store.register("host:1", "1", 10, is_listening=True), facts.append)
+    store.failing["is_eldest"] = StoreError("no rights")
+    looking = asyncio.create_task(gauges.run())
+    await until_async(lambda: facts, "a fact")
+
+    store.failing.clear()
+    await until_async(lambda: shown(gauges), "a reading")
+    looking.cancel()
+
+    assert facts == [MetricsFailed(reason="no rights")]

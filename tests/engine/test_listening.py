@@ -1,0 +1,293 @@
+"""The worker's own pages, in the worker's own loop: what they say of one that begins, works, is stuck, and stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sendonce.channels.registry import Channels
+from sendonce.domain.outcomes import Delivered, NotFound, Outcome, Unknown
+from sendonce.engine import daemon, listening, vitals
+from sendonce.engine.daemon import Parts
+from sendonce.engine.listening import Look
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.observe.facts import Begun, Fact, Listening, Settled, Stopped
+from sendonce.stores.ports import Store
+from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, given_many, serving
+from tests.processes import until_async
+from tests.scrapes import OPENMETRICS, Answer, get, samples_of
+from tests.stores.databases import SqliteDatabase
+
+
+class Running:
+    """A daemon in this loop that listens on a free port."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.facts: list[Fact] = []
+        self.stop = asyncio.Event()
+        parts = replace(parts, emit=self.facts.append, listen=("127.0.0.1", 0))
+        self.task = asyncio.create_task(daemon.run(parts, stop=self.stop))
+
+    async def said(self, kind: type[Fact]) -> Any:
+        await until_async(lambda: self.task.done() or self._of(kind), f"{kind.__name__}")
+        return self._of(kind)[0]
+
+    async def ask(self, path: str, **options: Any) -> Answer:
+        address = (await self.said(Listening)).addresses[0]
+        return await asyncio.to_thread(get, f"http://{address}{path}", **options)
+
+    async def metrics(self) -> dict[str, float]:
+        return samples_of((await self.ask("/metrics")).text)
+
+    def _of(self, kind: type[Fact]) -> list[Fact]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+@asynccontextmanager
+async def running(database: SqliteDatabase, channels: Channels, store: Any = None) -> AsyncIterator[Running]:
+    open_store = store or database._connect
+    here = Running(
+        Parts(
+            open_store=open_store,
+            channels=channels,
+            config=QUICK_CONFIG,
+            emit=lambda _: None,
+            version="1",
+            policy=QUICK,
+        )
+    )
+    try:
+        yield here
+    finally:
+        here.stop.set()
+        await asyncio.wait({here.task}, timeout=1)
+        here.task.cancel()
+        await asyncio.gather(here.task, return_exceptions=True)
+
+
+class Changed:
+    """A store of which some calls are replaced."""
+
+    def __init__(self, store: Store, **calls: Any) -> None:
+        self._store = store
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        return self._calls.get(name) or getattr(self._store, name)
+
+
+async def test_a_worker_at_work_is_live_and_ready(sqlite: SqliteDatabase) -> None:
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        await here.said(Begun)
+
+        live, ready = await here.ask("/livez"), await here.ask("/readyz")
+
+        assert (live.status, live.text) == (200, "the worker goes round\n")
+        assert (ready.status, ready.text) == (200, "the worker takes work\n")
+
+
+async def test_other_paths_and_other_methods_are_refused(sqlite: SqliteDatabase) -> None:
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        assert (await here.ask("/")).status == 404
+        assert (await here.ask("/metrics/x")).status == 404
+        for path in ("/metrics", "/livez", "/readyz"):
+            assert (await here.ask(path, method="HEAD")).status in (200, 503)
+            for method in ("POST", "PUT", "DELETE"):
+                assert (await here.ask(path, method=method)).status == 405
+
+
+async def test_metrics_come_in_the_format_that_is_asked_for(sqlite: SqliteDatabase) -> None:
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        plain, openmetrics = await here.ask("/metrics"), await here.ask("/metrics", accept=OPENMETRICS)
+
+        assert plain.type.startswith("text/plain; version=0.0.4; charset=utf-8")
+        assert openmetrics.type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+        assert openmetrics.text.endswith("# EOF\n")
+
+
+async def test_what_was_done_is_counted_with_how_long_it_took(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 30)
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        await until_async(lambda: sum(f.completed for f in here.facts if isinstance(f, Settled)) == 30, "all is sent")
+
+        found = await here.metrics()
+
+        assert found['sendonce_attempts_total{channel="test",outcome="Delivered"}'] == 30
+        assert found['sendonce_attempt_seconds_count{channel="test"}'] == 30
+        assert found['sendonce_results_total{result="completed"}'] == 30
+        assert found["sendonce_settle_seconds_count"] >= 3
+        assert (found["sendonce_worker_in_flight"], found["sendonce_worker_slots"]) == (0, 10)
+        assert found["sendonce_database_answers"] == 1
+
+
+async def test_a_look_up_is_counted_by_its_answer(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 1)
+    channel = Asked(Unknown("timeout"), Delivered("n-1"), answers=[NotFound()])
+    async with running(sqlite, serving(channel)) as here:
+        await until_async(lambda: any(f.completed for f in here.facts if isinstance(f, Settled)), "it is sent")
+
+        found = await here.metrics()
+
+        assert found['sendonce_look_ups_total{answer="not_found"}'] == 1
+        assert found['sendonce_attempts_total{channel="test",outcome="Unknown"}'] == 1
+        assert found["sendonce_doubts_total"] == 1
+
+
+async def test_it_is_not_ready_before_it_is_registered(sqlite: SqliteDatabase) -> None:
+    opened = asyncio.Event()
+
+    async def open_store() -> Store:
+        await opened.wait()
+        return await sqlite._connect()
+
+    async with running(sqlite, serving(Told(Delivered())), open_store) as here:
+        before = await here.ask("/readyz")
+        assert (before.status, before.text) == (503, "the worker is not registered yet\n")
+        assert (await here.ask("/livez")).status == 200
+        assert not any("info" in name or "deliveries" in name for name in await here.metrics())
+
+        opened.set()
+        await here.said(Begun)
+
+        assert (await here.ask("/readyz")).status == 200
+
+
+async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 1)
+    over = asyncio.Event()
+
+    async def wait() -> Outcome:
+        await over.wait()
+        return Delivered()
+
+    channel = Told(wait)
+    async with running(sqlite, serving(channel, timeout="4s")) as here:
+        await until_async(lambda: channel.sent, "a send")
+        here.stop.set()
+        await asyncio.sleep(0)
+
+        ready = await here.ask("/readyz")
+        assert (ready.status, ready.text) == (503, "the worker is stopping\n")
+        assert (await here.ask("/livez")).status == 200
+        assert (await here.metrics())["sendonce_worker_in_flight"] == 1
+        over.set()
+
+        assert isinstance(await here.said(Stopped), Stopped)
+        await here.task
+        with pytest.raises(OSError, match="refused"):
+            await here.ask("/livez")
+
+
+async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vitals, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
+
+    async def stuck(*_: object) -> object:
+        return await asyncio.Event().wait()
+
+    async def open_store() -> Store:
+        return cast(Store, Changed(await sqlite._connect(), start=stuck))
+
+    async with running(sqlite, serving(Told(Delivered())), open_store) as here:
+        await here.said(Begun)
+        answers: list[Answer] = []
+        while not answers or answers[-1].status == 200:
+            answers.append(await here.ask("/livez"))
+
+        assert answers[-1].text.startswith("worker: its loop has not gone round for")
+
+
+async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
+    sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vitals, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
+    given_many(sqlite, 20)
+
+    async def wait() -> Outcome:
+        await asyncio.sleep(1.6)
+        return Delivered()
+
+    channel = Told(wait)
+    async with running(sqlite, serving(channel, timeout="4s")) as here:
+        await until_async(lambda: channel.sending == 10, "all slots are busy")
+        answers = []
+        while channel.sending == 10 and len(channel.sent) == 10:
+            answers.append((await here.ask("/livez")).status)
+
+        assert set(answers) == {200}
+
+
+async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite: SqliteDatabase) -> None:
+    given_many(sqlite, 1)
+    begun = asyncio.Event()
+
+    async def open_store() -> Store:
+        store = await sqlite._connect()
+
+        async def start(*arguments: Any) -> Any:
+            if begun.is_set():
+                raise StoreError("no rights any more")
+            return await store.start(*arguments)
+
+        return cast(Store, Changed(store, start=start))
+
+    async def wait() -> Outcome:
+        begun.set()
+        await asyncio.sleep(2)
+        return Delivered()
+
+    async with running(sqlite, serving(Told(wait), timeout="4s"), open_store) as here:
+        await begun.wait()
+        while (answer := await here.ask("/livez")).status == 200:
+            continue
+
+        assert answer == Answer(503, answer.type, "worker: its loop has ended with an error\n")
+        with pytest.raises(StoreError, match="no rights"):
+            await here.task
+
+
+async def test_a_database_that_was_not_heard_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [1000.0]
+    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic=lambda: times[-1]))
+    asked = []
+    failure: list[Exception] = []
+
+    async def ask() -> None:
+        asked.append(times[-1])
+        if failure:
+            raise failure[-1]
+
+    look = Look(ask)
+    assert all(await asyncio.gather(look.is_answered(), look.is_answered()))
+    times.append(1000.9)
+    failure.append(StoreBusy("no"))
+    assert await look.is_answered()
+
+    times.append(1001.0)
+
+    assert not await look.is_answered()
+    assert asked == [1000.0, 1001.0]
+
+
+async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "LOOK_SECONDS", 0.05)
+    asked = []
+    answered = asyncio.Event()
+
+    async def ask() -> None:
+        asked.append(1)
+        await answered.wait()
+
+    look = Look(ask)
+    assert not await look.is_answered()
+    assert not await look.is_answered()
+    answered.set()
+
+    assert await look.is_answered()
+    assert len(asked) == 1
+    look.close()

@@ -1,0 +1,84 @@
+"""What a worker knows of itself."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from sendonce.engine import vitals as module
+from sendonce.engine.vitals import Vitals
+from sendonce.observe.facts import Begun, DatabaseBack, DatabaseLost
+
+BEGUN = Begun(worker_id=1, name="host:1", concurrency=1, channels=())
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds; the last one counts."""
+    times = [1000.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: times[-1]))
+    return times
+
+
+def test_a_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) -> None:
+    vitals = Vitals()
+    vitals.turn("worker")
+    clock.append(1000 + module.STUCK_SECONDS)
+    assert vitals.stuck() is None
+
+    clock.append(1001 + module.STUCK_SECONDS)
+
+    assert vitals.stuck() == "worker: its loop has not gone round for 181 s"
+
+
+def test_a_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
+    vitals = Vitals()
+    vitals.turn("results")
+    vitals.rest("results")
+    clock.append(9999)
+
+    assert vitals.stuck() is None
+
+
+def test_a_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
+    vitals = Vitals()
+    vitals.turn("worker")
+    vitals.end("worker")
+    vitals.rest("worker")
+
+    assert vitals.stuck() == "worker: its loop has ended with an error"
+
+
+def test_it_is_not_ready_before_it_is_registered_and_when_it_stops() -> None:
+    vitals = Vitals()
+    assert vitals.unready() == "the worker is not registered yet"
+    vitals.hear(BEGUN)
+    assert vitals.unready() is None
+
+    vitals.is_stopping = True
+
+    assert vitals.unready() == "the worker is stopping"
+
+
+def test_it_is_not_ready_while_a_part_of_it_has_lost_the_database() -> None:
+    vitals = Vitals()
+    vitals.hear(BEGUN)
+
+    vitals.hear(DatabaseLost(part="results", reason="no"))
+    assert vitals.unready() == "results: the database does not answer"
+    assert vitals.has_lost_the_database
+    vitals.hear(DatabaseBack(part="results", after=timedelta(seconds=1)))
+
+    assert vitals.unready() is None
+    assert not vitals.has_lost_the_database
+
+
+def test_what_was_heard_just_now_need_not_be_asked(clock: list[float]) -> None:
+    vitals = Vitals()
+    assert not vitals.has_heard_lately
+    vitals.heard()
+    assert vitals.has_heard_lately
+
+    clock.append(1003)
+
+    assert not vitals.has_heard_lately

@@ -1,0 +1,45 @@
+"""The receiver inside a program: it takes mail and HTTP, misbehaves as told, and is gone with its block."""
+
+import smtplib
+import urllib.request
+from asyncio import to_thread
+from urllib.parse import urlsplit
+
+import pytest
+
+import sendonce
+
+
+def mail(url: str, to: str) -> None:
+    place = urlsplit(url)
+    with smtplib.SMTP(str(place.hostname), place.port or 0, timeout=10) as server:
+        server.sendmail("shop@example.com", to, "Subject: Hello\n\nIt is here.\n")
+
+
+async def test_it_takes_mails_and_requests_and_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    async with sendonce.embedded_receiver() as receiving:
+        await to_thread(mail, receiving.smtp, "ada@example.com")
+        answer = await to_thread(urllib.request.urlopen, f"{receiving.http}/orders", b"{}", 10)
+        answer.close()
+
+    printed = capsys.readouterr().out
+    assert "to ada@example.com: Hello" in printed
+    assert "POST /orders" in printed
+    with pytest.raises(OSError):  # noqa: PT011, refused or reset: it is gone either way
+        await to_thread(mail, receiving.smtp, "ada@example.com")
+
+
+async def test_it_misbehaves_as_told_and_is_quiet_when_it_is_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    behaviours = {"mailto:nobody@": {"mail_fail": "550"}}
+    async with sendonce.embedded_receiver(is_quiet=True, behaviours=behaviours) as receiving:
+        with pytest.raises(smtplib.SMTPResponseException, match="550"):
+            await to_thread(mail, receiving.smtp, "nobody@example.com")
+        await to_thread(mail, receiving.smtp, "ada@example.com")
+
+    assert capsys.readouterr().out == ""
+
+
+async def test_a_behaviour_that_there_is_not_is_told() -> None:
+    with pytest.raises(sendonce.ConfigError, match="there is no behaviour 'fial'"):
+        async with sendonce.embedded_receiver(behaviours={"/": {"fial": "500"}}):
+            pass

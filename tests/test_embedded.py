@@ -1,0 +1,141 @@
+"""A worker inside one's own process: it sends, it finishes what it has begun, and it leaves the process alone."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+import sendonce
+from sendonce import ConfigError, Delivered, embedded_worker
+from sendonce.channels import Channels, Message, Outcome
+from tests.crash.accounts import url_of
+from tests.given import given_due_deliveries, given_due_delivery
+from tests.processes import until_async
+from tests.stores.conftest import database, postgres_template, sqlite_template
+from tests.stores.databases import Database
+
+__all__ = ["database", "postgres_template", "sqlite_template"]
+
+SETTINGS = '[worker]\npoll = "20ms"\n'
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text(SETTINGS)
+    return path
+
+
+def statuses(database: Database) -> set[str]:
+    return {row["status"] for row in database.rows("deliveries")}
+
+
+class Held:
+    """A channel whose sends end when they are let."""
+
+    def __init__(self) -> None:
+        self.begun, self.let = asyncio.Event(), asyncio.Event()
+        self.sent: list[int] = []
+
+    def channels(self) -> Channels:
+        made = Channels()
+
+        @made.channel("held")
+        async def send(message: Message, *, timeout: float) -> Outcome:
+            self.begun.set()
+            await self.let.wait()
+            self.sent.append(message.attempt)
+            return Delivered("n-1")
+
+        return made
+
+
+async def test_it_sends_what_is_due_before_and_after_it_began(database: Database, config: Path) -> None:
+    given_due_delivery(database)
+    async with embedded_worker(url_of(database), config=config):
+        await until_async(lambda: statuses(database) == {"Completed"}, "the first one")
+        given_due_deliveries(database, 3)
+        await until_async(lambda: statuses(database) == {"Completed"}, "the others")
+
+    assert len(database.rows("attempts")) == 4
+    [worker] = database.rows("workers")
+    assert worker["stopped_at"] is not None
+
+
+async def test_at_its_end_it_finishes_what_is_in_flight_and_begins_nothing_more(
+    database: Database, config: Path
+) -> None:
+    held = Held()
+    given_due_delivery(database, to="held:a")
+
+    async with embedded_worker(url_of(database), config=config, channels=held.channels()):
+        await asyncio.wait_for(held.begun.wait(), 20)
+        asyncio.get_running_loop().call_later(0.2, held.let.set)
+    late = given_due_delivery(database, to="held:b")
+
+    assert held.sent == [1]
+    rows = {row["id"]: row["status"] for row in database.rows("deliveries")}
+    assert (rows.pop(late), set(rows.values())) == ("Pending", {"Completed"})
+    assert database.rows("leases") == []
+
+
+async def test_an_error_in_the_block_is_raised_when_the_worker_has_stopped(database: Database, config: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with embedded_worker(url_of(database), config=config):
+            raise ZeroDivisionError
+
+    assert [row["stopped_at"] is None for row in database.rows("workers")] == [False]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[worker]\nlease = 0\n", "lease"),
+        ('[policy]\nmax_attempts = "many"\n', "max_attempts"),
+        ('[policy]\ntimeout = "1h"\n', "lease"),
+        ("[no_such_table]\n", "no_such_table"),
+    ],
+)
+async def test_wrong_settings_are_raised_before_the_block(tmp_path: Path, text: str, sentence: str) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    await sendonce.migrate(url)
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(text)
+
+    with pytest.raises(ConfigError, match=sentence):
+        async with embedded_worker(url, config=wrong):
+            pytest.fail("it has begun")
+
+
+async def test_a_database_that_is_not_there_is_said_before_the_block(tmp_path: Path, config: Path) -> None:
+    with pytest.raises(sendonce.StoreError, match="run: sendonce migrate"):
+        async with embedded_worker(f"sqlite:///{tmp_path / 'none.db'}", config=config):
+            pytest.fail("it has begun")
+
+
+async def test_it_leaves_the_signals_to_the_application(database: Database, config: Path) -> None:
+    heard: list[int] = []
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, heard.append, 1)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        async with embedded_worker(url_of(database), config=config):
+            signal.raise_signal(signal.SIGTERM)
+            await until_async(lambda: heard, "the application's own handler")
+            given_due_delivery(database)
+            await until_async(lambda: statuses(database) == {"Completed"}, "it to go on")
+            assert signal.getsignal(signal.SIGINT) == before
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_two_of_them_side_by_side_send_each_once(database: Database, config: Path) -> None:
+    given_due_deliveries(database, 20)
+    url = url_of(database)
+
+    async with embedded_worker(url, config=config), embedded_worker(url, config=config):
+        await until_async(lambda: statuses(database) == {"Completed"}, "all of them")
+
+    assert len(database.rows("attempts")) == 20
+    assert len(database.rows("workers")) == 2
