@@ -1,0 +1,1 @@
+"""Reference applications: small, complete services built on the public names of sendonce."""

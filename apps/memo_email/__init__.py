@@ -1,0 +1,1 @@
+"""Memos whose e-mails are recorded with them, in one transaction, and then sent."""

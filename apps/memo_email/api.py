@@ -1,0 +1,119 @@
+"""The HTTP API: write memos, see what became of their mails, correct and replay what failed."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import FastAPI, Query, Request
+
+import sendonce
+from apps.memo_email import memos, messages
+from apps.memo_email.models import (
+    Correction,
+    Mail,
+    MailWithHistory,
+    Memo,
+    MemoWithMessages,
+    NewMemo,
+    Prefix,
+    Replay,
+    Status,
+)
+from sendonce.contrib.fastapi import ANSWERS, answer_errors
+from sendonce.contrib.sqlalchemy import async_engine
+
+SETTINGS = Path(__file__).parent / "sendonce.toml"
+# What the mailbox of the demonstration does with mail to nobody@…: there is no such mailbox.
+NOBODY = {"mailto:nobody@": {"mail_fail": "550"}}
+Limit = Annotated[int, Query(ge=1, le=500)]
+
+
+def build(url: str) -> FastAPI:
+    """The application on a database that has its tables."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if "SENDONCE_SMTP_URL" not in os.environ:
+                mailbox = await stack.enter_async_context(sendonce.embedded_receiver(behaviours=NOBODY))
+                os.environ["SENDONCE_SMTP_URL"] = mailbox.smtp
+                os.environ["MEMO_CHAT_URL"] = mailbox.http.replace("http:", "json:") + "/chat/{address}"
+            settings = os.environ.get("SENDONCE_CONFIG", SETTINGS)
+            app.state.engine = async_engine(url)
+            stack.push_async_callback(app.state.engine.dispose)
+            app.state.desk = await stack.enter_async_context(
+                sendonce.open_desk(url, operator="memo_email", config=settings)
+            )
+            await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
+            yield
+
+    app = FastAPI(title="Memos", version=sendonce.__version__, lifespan=lifespan, responses=ANSWERS)
+    answer_errors(app)
+    _add_memos(app)
+    _add_mails(app)
+    return app
+
+
+def _add_memos(app: FastAPI) -> None:
+    @app.post("/memos", status_code=201)
+    async def create_memo(memo: NewMemo, request: Request) -> MemoWithMessages:
+        """Write a memo; its mails go out once it is committed."""
+        return await get_memo(await memos.create(request.app.state.engine, memo), request)
+
+    @app.get("/memos/{memo_id}")
+    async def get_memo(memo_id: UUID, request: Request) -> MemoWithMessages:
+        """A memo, and what became of its messages."""
+        async with request.app.state.engine.connect() as connection:
+            memo = await memos.find(connection, memo_id)
+            return MemoWithMessages(**memo.model_dump(), messages=await messages.of_memo(connection, memo_id))
+
+    @app.get("/memos")
+    async def list_memos(
+        request: Request,
+        prefix: Annotated[Prefix, Query()],
+        below: Annotated[int, Query(ge=1, le=2**31 - 1)] = 2**31 - 1,
+        limit: Limit = 50,
+    ) -> list[Memo]:
+        """Memos of one prefix, newest first; `below` is the number where the page before ended."""
+        async with request.app.state.engine.connect() as connection:
+            return await memos.of_prefix(connection, prefix, below, limit)
+
+
+def _add_mails(app: FastAPI) -> None:
+    @app.get("/mails")
+    async def list_mails(request: Request, status: Status, limit: Limit = 50) -> list[Mail]:
+        """Mails by what became of them, oldest first: `status=FAILED` is what waits for a person."""
+        async with request.app.state.engine.connect() as connection:
+            return await messages.of_status(connection, status, limit)
+
+    @app.get("/mails/{mail_id}")
+    async def get_mail(mail_id: UUID, request: Request) -> MailWithHistory:
+        """A mail, and what it was before each replay and correction."""
+        async with request.app.state.engine.connect() as connection:
+            mail, _ = await messages.story(connection, mail_id)
+            return mail
+
+    @app.post("/mails/{mail_id}/correct")
+    async def correct_mail(mail_id: UUID, wanted: Correction, request: Request) -> MailWithHistory:
+        """Correct the address or the text of a mail that failed, and send it. What was before is kept."""
+        async with request.app.state.engine.connect() as connection:
+            mail, delivery_id = await messages.story(connection, mail_id)
+        subject, body = wanted.subject or mail.subject, wanted.body or mail.body
+        if subject is None or body is None:
+            raise sendonce.NotAllowed("the content of this mail is no longer kept; give subject and body")
+        to = sendonce.Email(wanted.recipient_email or mail.recipient, subject=subject, text=body)
+        desk = request.app.state.desk.signed(wanted.operator)
+        await desk.correct(delivery_id, to=to, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+        return await get_mail(mail_id, request)
+
+    @app.post("/mails/{mail_id}/replay")
+    async def replay_mail(mail_id: UUID, wanted: Replay, request: Request) -> MailWithHistory:
+        """Send a mail again as it is, under the same idempotency key."""
+        async with request.app.state.engine.connect() as connection:
+            _, delivery_id = await messages.story(connection, mail_id)
+        desk = request.app.state.desk.signed(wanted.operator)
+        await desk.replay([delivery_id], reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+        return await get_mail(mail_id, request)

@@ -1,0 +1,101 @@
+"""Review jobs: recorded once for each key and version, read as they are now, tried again when a person says so."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from apps.review_notifications import reading
+from apps.review_notifications.models import Attempt, Job, Recipient, Retried, Retry, Review
+from sendonce import Desk, Email, NotAllowed, Outbox
+from sendonce.contrib.sqlalchemy import in_transaction
+
+T = TypeVar("T")
+
+TYPE = "review.finished"
+_ADD_REVIEW = text("""
+    insert into reviews (changelist_id, review_version, title, summary)
+    values (:changelist_id, :review_version, :title, :summary)""")
+
+
+class Jobs:
+    """What the application does. A job is a request of sendonce: its rules for keys and versions hold here."""
+
+    def __init__(self, engine: AsyncEngine, desk: Desk) -> None:
+        self._engine = engine
+        self._desk = desk
+        self._outbox = Outbox()
+
+    async def submit(self, review: Review) -> tuple[Job, bool]:
+        """The review's job, and whether it is new. What the review says and whom to tell are written together."""
+
+        async def work(connection: AsyncConnection) -> tuple[int, bool]:
+            requested = await self._outbox.arequest(
+                connection,
+                TYPE,
+                _payload(review),
+                key=review.idempotency_key,
+                subject=review.changelist_id,
+                version=review.review_version,
+                required=[_destination(each, review) for each in review.recipients if each.required],
+                optional=[_destination(each, review) for each in review.recipients if not each.required],
+                rerun=review.rerun,
+                if_different="keep_first",
+            )
+            if not requested.duplicate:
+                await connection.execute(_ADD_REVIEW, _payload(review))
+            return requested.request_id, not requested.duplicate
+
+        job_id, is_new = await in_transaction(self._engine, work)
+        return await self.job(job_id), is_new
+
+    async def job(self, job_id: int) -> Job:
+        return await self._read(lambda connection: reading.job(connection, job_id))
+
+    async def job_when_done(self, job_id: int, seconds: int) -> Job:
+        """The job as soon as it is not in progress any more, or as it is when the time is over."""
+        if (await self.job(job_id)).status == "in_progress":
+            await self._desk.wait_for_request(job_id, timedelta(seconds=seconds))
+        return await self.job(job_id)
+
+    async def jobs_of(self, changelist_id: str, limit: int) -> list[Job]:
+        return await self._read(lambda connection: reading.jobs_of(connection, changelist_id, limit))
+
+    async def log(self, job_id: int, limit: int) -> list[Attempt]:
+        await self.job(job_id)
+        return await self._read(lambda connection: reading.log(connection, job_id, limit))
+
+    async def retry(self, job_id: int, order: Retry) -> Retried:
+        """Tell those again who were given up: all of them or none."""
+        await self.job(job_id)
+        given_up = await self._read(lambda connection: reading.given_up(connection, job_id))
+        if not given_up:
+            raise NotAllowed(f"no recipient of review job {job_id} was given up, so there is nobody to tell again")
+        doubtful = [name for id, name in given_up.items() if (await self._desk.delivery(id)).in_doubt]
+        if doubtful and not order.even_if_sent:
+            raise NotAllowed(
+                f"{len(doubtful)} of {len(given_up)} recipients given up may have been told already: see the job's log,"
+                " and say even_if_sent to tell them all the same"
+            )
+        await self._desk.signed(order.operator).replay(
+            list(given_up), reason=order.reason, even_if_sent=order.even_if_sent
+        )
+        return Retried(retried=list(given_up.values()), may_repeat=doubtful, job=await self.job(job_id))
+
+    async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """At one moment: a job's status and its recipients belong together."""
+        return await in_transaction(self._engine, work, isolation_level="REPEATABLE READ")
+
+
+def _payload(review: Review) -> dict[str, object]:
+    """The same for every attempt and every recipient."""
+    return review.model_dump(include={"changelist_id", "review_version", "title", "summary"})
+
+
+def _destination(recipient: Recipient, review: Review) -> str | Email:
+    if "://" in recipient.address:
+        return recipient.address
+    subject = f"Review of {review.changelist_id} v{review.review_version}: {review.title}"
+    return Email(recipient.address, subject=subject, text=review.summary or review.title)

@@ -1,0 +1,104 @@
+"""Events and what became of them: every endpoint's delivery, what has not arrived, what was given up."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from apps.webhooks.calling import Calling
+from apps.webhooks.models import (
+    LARGEST_ID,
+    Attempt,
+    DeadLetter,
+    Deliveries,
+    Delivery,
+    DeliveryStory,
+    EventWithDeliveries,
+    NewEvent,
+    Recorded,
+    Requeue,
+    Requeued,
+)
+from sendonce import Outbox, Published
+from sendonce.contrib.sqlalchemy import in_transaction
+
+router = APIRouter()
+outbox = Outbox()
+
+RowId = Annotated[int, Path(ge=1, le=LARGEST_ID)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@router.post("/events", status_code=201, responses={200: {"model": Recorded}}, tags=["events"])
+async def publish_event(event: NewEvent, caller: Calling, response: Response) -> Recorded:
+    """Record an event for every endpoint of yours that listens to its type; 200 when its key was there before.
+
+    A service with tables of its own writes them in the same transaction: both are there, or neither is.
+    """
+
+    async def work(connection: AsyncConnection) -> Published:
+        return await outbox.apublish(connection, event.type, event.payload, key=event.key, tenant=caller.tenant)
+
+    published = await in_transaction(caller.engine, work)
+    if published.duplicate:
+        response.status_code = 200
+    return Recorded(id=published.event_id, duplicate=published.duplicate, deliveries=published.deliveries)
+
+
+@router.get("/events/{event_id}", tags=["events"])
+async def get_event(
+    event_id: RowId, caller: Calling, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0, limit: Limit = 100
+) -> EventWithDeliveries:
+    """An event and its deliveries; `after` is the last id of the page before."""
+    event = await caller.desk.event(event_id)
+    rows = [row for row in await caller.desk.deliveries_of(event_id) if row.id > after]
+    page = [Delivery.of(row) for row in rows[:limit]]
+    return EventWithDeliveries(
+        id=event.id,
+        type=event.type,
+        key=event.key,
+        created_at=event.created_at,
+        deliveries=page,
+        next=page[-1].id if len(rows) > limit else None,
+    )
+
+
+@router.get("/deliveries/{delivery_id}", tags=["events"])
+async def get_delivery(delivery_id: RowId, caller: Calling) -> DeliveryStory:
+    """A delivery, every attempt, and why it is where it is."""
+    row = await caller.desk.delivery(delivery_id)
+    attempts = [
+        Attempt(
+            attempt=each.attempt,
+            status=each.status,
+            outcome=each.outcome,
+            error_code=each.error_code,
+            error_message=each.error_message,
+            created_at=each.created_at,
+            finished_at=each.finished_at,
+        )
+        for each in await caller.desk.attempts_of(delivery_id)
+    ]
+    return DeliveryStory.told(row, attempts, list(await caller.desk.explain(delivery_id)))
+
+
+@router.get("/undelivered", tags=["events"])
+async def list_undelivered(
+    caller: Calling, before: Annotated[int, Query(ge=1, le=LARGEST_ID)] = LARGEST_ID, limit: Limit = 100
+) -> Deliveries:
+    """Pairs of event and endpoint that have not come together, newest first: waiting, being sent, or given up."""
+    rows = await caller.desk.undelivered(before=before, limit=limit)
+    return Deliveries(deliveries=[Delivery.of(row) for row in rows], next=rows[-1].id if len(rows) == limit else None)
+
+
+@router.get("/dead-letters", tags=["dead letters"])
+async def list_dead_letters(caller: Calling, limit: Limit = 100) -> list[DeadLetter]:
+    """What was given up and waits for somebody to decide, newest first."""
+    return [DeadLetter.of(row) for row in await caller.desk.dead_letters(limit=limit)]
+
+
+@router.post("/dead-letters/requeue", tags=["dead letters"])
+async def requeue_dead_letters(wanted: Requeue, caller: Calling) -> Requeued:
+    """Send dead letters again, each as a new delivery; the old ones stay as they are."""
+    reopened = await caller.desk.requeue(wanted.ids, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+    return Requeued(delivery_ids=[each.delivery_id for each in reopened])

@@ -1,0 +1,169 @@
+"""The review application: its README from top to bottom, what bad input gets, and its whole description tried out."""
+
+import re
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.apps.service import Service, running
+from tests.cli.workbench import run
+from tests.processes import ROOT
+from tests.provider import Provider
+
+pytestmark = pytest.mark.slow
+
+APP = ROOT / "apps/review_notifications"
+README = (APP / "README.md").read_text("utf-8")
+SETTINGS = (APP / "sendonce.toml").read_text("utf-8")
+# A command of the README and what it says comes back: the status, and a part of the answer.
+TRIED = re.compile(r"^\$ (curl .*?)\n# (\d{3}) ?(.*?)$", re.MULTILINE | re.DOTALL)
+REVIEW = {
+    "idempotency_key": "CL-1/v1", "changelist_id": "CL-1", "review_version": 1, "title": "Less locking",
+    "recipients": [{"address": "ada@example.com"}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with Provider(mail=True) as provider:
+        yield provider
+
+
+@contextmanager
+def started(provider: Provider, folder: Path) -> Iterator[Service]:
+    """The application with its own settings, but for the ports."""
+    config = folder / "settings.toml"
+    port = provider.url.rpartition(":")[2]
+    config.write_text(SETTINGS.replace("8025", port).replace("127.0.0.1:2525", provider.smtp))
+    with running("review_notifications", folder, environment={"SENDONCE_CONFIG": str(config)}) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with started(provider, tmp_path_factory.mktemp("reviews")) as service:
+        yield service
+
+
+def test_the_readme_does_what_it_says(provider: Provider, tmp_path: Path) -> None:
+    control = re.search(r"control http://(\S+)", provider.said)
+    assert control is not None
+    tried = TRIED.findall(README)
+    assert len(tried) == README.count("$ curl")
+
+    with started(provider, tmp_path) as service:
+        places = {
+            "localhost:8000": service.url.removeprefix("http://"),
+            "localhost:8026": control[1],
+            "127.0.0.1:8025": provider.url.removeprefix("http://"),
+        }
+        for command, status, part in tried:
+            assert_answer(_with(places, command), status, part.replace("8025", places["127.0.0.1:8025"][10:]))
+
+    [queries] = re.findall(r"```sql\n(.*?)```", README, re.DOTALL)
+    with closing(sqlite3.connect(tmp_path / "review_notifications.db")) as database:
+        for query in filter(str.strip, queries.split(";\n")):
+            assert database.execute(query).fetchall()
+    for command in re.findall(r"^\$ \.venv/bin/sendonce ((?:status|explain|reconcile).*)$", README, re.MULTILINE):
+        environment = {"SENDONCE_CONFIG": str(tmp_path / "settings.toml"), "SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"}
+        ran = run(*command.split(), "--database", "sqlite:///review_notifications.db", cwd=tmp_path, env=environment)
+        assert ran.code == 0, ran.err
+
+
+def assert_answer(command: str, status: str, part: str) -> None:
+    done = subprocess.run(  # noqa: S602, the commands are ours
+        f"{command} --silent --write-out '\\n%{{http_code}}'",
+        shell=True, capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    body, _, code = done.stdout.rpartition("\n")
+    assert code == status, f"{command}: {done.stdout}"
+    assert part in body
+
+
+def _with(places: dict[str, str], command: str) -> str:
+    for written, here in places.items():
+        command = command.replace(written, here)
+    return command
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"idempotency_key": ""}, "idempotency_key: it is empty"),
+        ({"review_version": -1}, "review_version: input should be greater than or equal to 0"),
+        ({"review_version": "3"}, "review_version: input should be a valid integer"),
+        ({"rerun": "yes"}, "rerun: input should be a valid boolean"),
+        ({"reruns": True}, "reruns: extra inputs are not permitted"),
+        ({"title": "two\nlines"}, "title: it must be one line, without spaces around it"),
+        ({"summary": "\x00"}, "summary: it has control characters"),
+        ({"recipients": []}, "recipients: list should have at least 1 item after validation, not 0"),
+        ({"recipients": [{"address": "ada@example.com"}] * 101}, "recipients: list should have at most 100 items"),
+        ({"recipients": [{"address": "ada@example.com"}] * 2}, "a recipient is named twice"),
+        ({"recipients": [{"address": "a@example.com", "required": False}]}, "at least one required recipient"),
+        ({"recipients": [{"address": "ftp://example.com"}]}, "recipients.0.address: it must be an e-mail address, or"),
+        ({"recipients": [{"address": "nobody"}]}, "is not an e-mail address"),
+        ({"recipients": [{"address": "https://user:word@example.com/"}]}, "must not carry a user name or password"),
+    ],
+)
+def test_bad_input_gets_4xx_with_a_sentence(service: Service, change: dict[str, object], sentence: str) -> None:
+    answer = service.post("/review-jobs", {**REVIEW, **change})
+
+    assert answer.status == 422
+    assert sentence in answer.body["error"]
+    assert service.get("/review-jobs?changelist_id=CL-1").body == []
+
+
+def test_what_is_not_there_is_404_and_what_cannot_be_read_is_4xx(service: Service) -> None:
+    for path in ("/review-jobs/999999", "/review-jobs/999999?wait=1", "/review-jobs/999999/log", "/nowhere"):
+        assert service.get(path).status == 404
+    order = {"operator": "ada", "reason": "put right"}
+    assert service.post("/review-jobs/999999/retry", order).body == {"error": "there is no review job 999999"}
+    for path in (
+        "/review-jobs/0",
+        "/review-jobs/one",
+        f"/review-jobs/{2**63}",
+        "/review-jobs",
+        "/review-jobs/1?wait=9999",
+    ):
+        assert service.get(path).status == 422
+    assert service.post("/review-jobs", b"{").status == 422
+    assert service.send("DELETE", "/review-jobs").status == 405
+    assert service.post("/review-jobs/999999/retry", {"operator": "ada"}).status == 422, "a reason is required"
+
+
+def test_what_may_have_arrived_is_told_again_only_when_somebody_says_so(service: Service, provider: Provider) -> None:
+    to = "unsure@example.com"
+    provider.control(drop_after_accept="first:1", path=f"mailto:{to}")
+    review = {**REVIEW, "changelist_id": "CL-2", "idempotency_key": "CL-2", "recipients": [{"address": to}]}
+    job = service.get(f"/review-jobs/{service.post('/review-jobs', review).body['id']}?wait=10").body
+    order = {"operator": "ada", "reason": "she has seen nothing"}
+
+    refused = service.post(f"/review-jobs/{job['id']}/retry", order)
+    told = service.post(f"/review-jobs/{job['id']}/retry", {**order, "even_if_sent": True})
+
+    assert (job["status"], job["recipients"][0]["last_error"]) == ("retryable_failed", "connection_lost")
+    assert refused.status == 409
+    assert "1 of 1 recipients given up may have been told already" in refused.body["error"]
+    assert (told.status, told.body["retried"], told.body["may_repeat"]) == (200, [to], [to])
+    assert service.get(f"/review-jobs/{job['id']}?wait=10").body["status"] == "succeeded"
+    assert provider.totals(f"mailto:{to}")["accepted"] == 2
+
+
+def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Service) -> None:
+    review = {**REVIEW, "changelist_id": "CL-3", "idempotency_key": "CL-3", "summary": "between us"}
+    job_id = service.post("/review-jobs", review).body["id"]
+    assert service.get(f"/review-jobs/{job_id}?wait=10").body["status"] == "succeeded"
+
+    for private in ("ada@example.com", "between us", "Traceback"):
+        assert private not in service.process.said
+
+
+def test_its_whole_description_can_be_tried_and_nothing_fails(service: Service) -> None:
+    fuzzed = service.fuzz("--exclude-checks", "unsupported_method", examples=8)
+
+    assert fuzzed.returncode == 0, fuzzed.stdout
+    assert "Traceback" not in service.process.said

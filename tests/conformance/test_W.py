@@ -1,0 +1,468 @@
+"""W1 to W18 on both databases: through the webhook application, its API, its view and its worker.
+
+What takes a hand in the worker's place (a result twice, a job that must not be made) is done on the stores; what is
+about rights, under the printed roles.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from psycopg import errors
+
+from apps.serving import prepare
+from apps.webhooks.keys import MIGRATIONS
+from sendonce.channels.registry import Channels
+from sendonce.domain.attempts import Report, Verdict
+from sendonce.domain.outcomes import Delivered, Failed, Refused
+from sendonce.engine.orchestrator import Orchestrator
+from sendonce.engine.policies import Policies
+from sendonce.queries import load
+from sendonce.stores.ports import Store
+from sendonce.stores.postgres.grants import ROLES
+from tests.conformance.sagas import Only, Sealed, given_history, given_sagas, moving_files
+from tests.conformance.webhooking import DEFAULT_LIMIT, REFUSED, Tenant, Webhooks, serving
+from tests.given import HOLD, POLICY, WORKER, given_event, given_lease, result, settle_with
+from tests.processes import ROOT, until
+from tests.provider import Provider
+from tests.servers.postgres import Server
+from tests.stores.conftest import store
+from tests.stores.databases import Database, PostgresDatabase
+from tests.stores.postgres.plans import Mode, plan_of
+from tests.stores.postgres.roles import Roles, granted_roles
+from tests.stores.seeding import seed_subscriptions
+
+__all__ = ["store"]
+
+pytestmark = pytest.mark.slow
+
+MODES: tuple[Mode, ...] = ("force_generic_plan", "force_custom_plan")
+SAGA = [
+    "id", "event_id", "subscription_id", "status", "attempt_count", "next_attempt_at", "final_error_code", "created_at",
+    "updated_at",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def webhooks(
+    request: pytest.FixtureRequest, shared_provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Webhooks]:
+    """The application on an empty database, for all tests of this file."""
+    folder = tmp_path_factory.mktemp("webhooks")
+    server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
+    with serving(server, shared_provider, folder) as webhooks:
+        yield webhooks
+
+
+@pytest.fixture(scope="module")
+def roles(postgres_server: Server, postgres_template: str) -> Iterator[Roles]:
+    with granted_roles(postgres_server, postgres_template) as roles:
+        yield roles
+
+
+@pytest.fixture
+def saga(roles: Roles) -> Iterator[PostgresDatabase]:
+    """A database with the rights granted, and one saga."""
+    with roles.database() as database:
+        seed_subscriptions(database, 1)
+        given_event(database, type="order.paid", tenant="acme")
+        yield database
+
+
+@pytest.fixture
+def tenant(webhooks: Webhooks) -> Tenant:
+    return webhooks.tenant()
+
+
+def moment(value: Any) -> datetime:
+    """A time of the view: PostgreSQL's own type, or text on SQLite."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def test_W1_the_view_has_the_columns_of_a_saga_and_its_times_are_utc(webhooks: Webhooks, tenant: Tenant) -> None:
+    endpoint_id = tenant.endpoint()
+    tenant.behave(fail="503:first:1", retry_after="60s")
+    event_id = tenant.publish()
+    delivery = tenant.waiting(event_id)
+
+    saga = webhooks.saga(delivery["id"])
+
+    assert list(saga) == SAGA
+    assert (saga["event_id"], saga["subscription_id"], saga["status"]) == (event_id, endpoint_id, "PendingRetry")
+    assert (saga["attempt_count"], saga["final_error_code"]) == (1, "http_503")
+    times = [moment(saga[name]) for name in ("created_at", "updated_at", "next_attempt_at")]
+    assert all(each.utcoffset() == timedelta(0) for each in times)
+    assert times == sorted(times)
+    assert abs(datetime.now(UTC) - times[1]) < timedelta(minutes=1)
+    assert timedelta(seconds=55) < times[2] - times[1] < timedelta(seconds=65)
+
+
+def test_W1_what_has_ended_has_no_next_time(webhooks: Webhooks, tenant: Tenant) -> None:
+    tenant.endpoint()
+    [delivery] = tenant.ended(tenant.publish())
+
+    saga = webhooks.saga(delivery["id"])
+
+    assert (saga["status"], saga["next_attempt_at"]) == ("Completed", None)
+
+
+def test_W2_the_database_refuses_a_second_saga_for_a_pair(webhooks: Webhooks, tenant: Tenant) -> None:
+    tenant.endpoint()
+    [delivery] = tenant.ended(tenant.publish())
+
+    with pytest.raises(REFUSED):
+        webhooks.database.execute(
+            "insert into sendonce_deliveries (event_id, subscription_id, created_at, updated_at, next_attempt_at,"
+            " destination, destination_hash)"
+            " select event_id, subscription_id, created_at, updated_at, created_at, destination, destination_hash"
+            " from sendonce_deliveries where id = ?",
+            delivery["id"],
+        )
+
+
+def test_W3_the_same_event_makes_one_saga_for_each_endpoint_however_it_matches(tenant: Tenant) -> None:
+    tenant.endpoint("a", "order.paid", "order.*", "*")
+    tenant.endpoint("b")
+    event = {"type": "order.paid", "key": "order-1", "payload": {"order": 1}}
+
+    answers = [tenant.call("POST", "/events", event) for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [201, 200, 200]
+    assert [answer.body["deliveries"] for answer in answers] == [2, 0, 0]
+    assert len({answer.body["id"] for answer in answers}) == 1
+    tenant.ended(answers[0].body["id"])
+    assert tenant.counts() == {f"{tenant.path}/a": 1, f"{tenant.path}/b": 1}
+
+
+async def test_W4_W12_the_same_result_twice_changes_the_saga_once(database: Database, store: Store) -> None:
+    [delivery_id] = await given_sagas(database, store)
+    lease = await given_lease(store)
+    failed = result(lease, Failed("http_503"))
+
+    first = await store.settle([failed])
+    once = database.rows("deliveries")
+    second = await store.settle([failed, failed])
+
+    assert (first, second) == ([Verdict.APPLIED], [Verdict.ALREADY_APPLIED] * 2)
+    assert database.rows("deliveries") == once
+    assert [(row["id"], row["attempt_count"]) for row in once] == [(delivery_id, 1)]
+
+
+def test_W5_no_move_is_possible_but_those_drawn(webhooks: Webhooks, tenant: Tenant) -> None:
+    """From every state that a delivery can be in while the application runs, each move that is not drawn."""
+    endpoint_id = tenant.endpoint("held")
+    tenant.post(f"/endpoints/{endpoint_id}/pause")
+    pending = tenant.delivery(tenant.publish("held"))["id"]
+    tenant.call("DELETE", f"/endpoints/{tenant.endpoint('none')}")
+    tenant.endpoint("later", "later.*", retry_limit=2)
+    tenant.behave("later", fail="503", retry_after="60s")
+    retrying = tenant.waiting(tenant.publish("later", "later.paid"))["id"]
+    tenant.endpoint("done", "done.*")
+    [done] = tenant.ended(tenant.publish("done", "done.paid"))
+
+    refused = {pending: ["Completed", "PendingRetry"], retrying: ["Completed", "Pending"], done["id"]: ["Pending"]}
+    for delivery_id, states in refused.items():
+        before = webhooks.saga(delivery_id)
+        for state in [*states, "Sent"]:
+            with pytest.raises(REFUSED):
+                webhooks.database.execute(
+                    "update sendonce_deliveries set status = ?, next_attempt_at = null, parked_on = null where id = ?",
+                    state,
+                    delivery_id,
+                )
+        assert webhooks.saga(delivery_id) == before
+
+
+@pytest.mark.parametrize("database_name", ["postgres", "sqlite"])
+def test_W6_in_code_only_the_orchestrators_statements_move_a_saga_or_make_a_job(database_name: str) -> None:
+    """They stand in its own file of queries, and of the engine only its module asks the store for them."""
+    engine = {path: path.read_text("utf-8") for path in (ROOT / "src/sendonce/engine").glob("*.py")}
+    asking = {path.name for path, code in engine.items() if re.search(r"store\.(start\w*|settle|cancel)\(", code)}
+
+    assert moving_files(database_name) == {"orchestrator.sql"}
+    assert asking == {"orchestrator.py"}
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "orchestrator"])
+def test_W6_in_the_database_only_the_orchestrator_may_move_a_saga_or_make_a_job(
+    roles: Roles, saga: PostgresDatabase, role: str
+) -> None:
+    seen = roles.under(saga.url, role)
+
+    for statement in (
+        "update sendonce_deliveries set status = 'DeadLettered', next_attempt_at = null",
+        "update sendonce_deliveries set attempt_count = attempt_count + 1",
+        "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select 1, 1, 1, 'Leased'",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege):
+            seen.execute(statement)
+
+
+async def test_W7_the_orchestrator_decides_and_never_sends_nor_looks_into_a_payload(
+    database: Database, store: Store
+) -> None:
+    """It gets the store's verbs for sagas and jobs and no others, and of channels it may ask one thing."""
+    await given_sagas(database, store, 3)
+    verbs, asking = Only(store, "start", "settle"), Only(Channels(), "can_look_up")
+    orchestrator = Orchestrator(cast(Any, verbs), Policies(POLICY), cast(Any, asking))
+
+    started = await orchestrator.start(WORKER, 10, HOLD)
+    assert started.lease is not None
+    outcomes = (Delivered("n"), Failed("http_503"), Refused("http_410"))
+    claims = [claim._replace(payload=Sealed("secret")) for claim in started.lease.claims]
+    reports = [Report(claim, started.lease.id, outcomes[n]) for n, claim in enumerate(claims)]
+    verdicts = await orchestrator.settle(orchestrator.decide(reports))
+
+    assert verdicts == [Verdict.APPLIED] * 3
+    assert [row["status"] for row in database.rows("deliveries")] == ["Completed", "PendingRetry", "DeadLettered"]
+    assert [row["attempt_count"] for row in database.rows("deliveries")] == [1, 1, 1]
+    assert len(database.rows("dead_letters")) == 1
+    code = (ROOT / "src/sendonce/engine/orchestrator.py").read_text("utf-8")
+    assert not re.search(r"payload|\.send\(|look_up\((?!report)|aiohttp|renew|release|expire|subscription|event", code)
+
+
+def test_W7_W17_the_orchestrators_role_touches_no_event_subscription_or_lease_and_deletes_nothing(
+    roles: Roles, saga: PostgresDatabase
+) -> None:
+    seen = roles.under(saga.url, "orchestrator")
+    for statement in (
+        "select payload from sendonce_events",
+        "select state from sendonce_subscriptions",
+        "update sendonce_deliveries set updated_at = now()",
+        "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select id, 1, 1, 'Leased'"
+        " from sendonce_deliveries",
+    ):
+        seen.execute(statement)
+
+    for statement in (
+        "delete from sendonce_deliveries",
+        "delete from sendonce_attempts",
+        "update sendonce_events set payload = null",
+        "insert into sendonce_events (type, key, content_digest) values ('a', 'k', gen_random_uuid())",
+        "delete from sendonce_events",
+        "update sendonce_subscriptions set state = 'paused'",
+        "insert into sendonce_subscriptions (destination) values ('null:a')",
+        "delete from sendonce_subscription_types",
+        "select secret from sendonce_subscription_secrets",
+        "update sendonce_leases set expires_at = now()",
+        "delete from sendonce_leases",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege):
+            seen.execute(statement)
+
+
+def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webhooks, tenant: Tenant) -> None:
+    tenant.endpoint()
+    tenant.behave(fail="503:first:1", late="1s")
+    event_id = tenant.publish()
+    delivery_id = tenant.delivery(event_id)["id"]
+    until(lambda: jobs(webhooks, delivery_id)[1:] == ["Leased"], "the second attempt")
+
+    with pytest.raises(REFUSED):
+        webhooks.database.execute(
+            "insert into sendonce_attempts (delivery_id, lease_id, created_at, attempt, status)"
+            " select delivery_id, lease_id, created_at, 3, 'Leased' from sendonce_attempts"
+            " where delivery_id = ? and attempt = 2",
+            delivery_id,
+        )
+    tenant.ended(event_id)
+
+    assert jobs(webhooks, delivery_id) == ["Failed", "Completed"]
+    with pytest.raises(REFUSED):
+        webhooks.database.execute(
+            "update sendonce_attempts set status = 'Leased', outcome = null, finished_at = null where delivery_id = ?",
+            delivery_id,
+        )
+
+
+def jobs(webhooks: Webhooks, delivery_id: int) -> list[str]:
+    rows = webhooks.database.execute(
+        "select status from sendonce_attempts where delivery_id = ? order by attempt", delivery_id
+    )
+    return [row[0] for row in rows]
+
+
+async def test_W9_a_job_is_made_when_it_is_due_and_never_after_the_end(database: Database, store: Store) -> None:
+    [delivery_id] = await given_sagas(database, store)
+
+    async def claimed() -> list[int]:
+        lease = (await store.start(WORKER, 10, HOLD)).lease
+        return [] if lease is None else [claim.delivery_id for claim in lease.claims]
+
+    lease = await given_lease(store)
+    while_active = await claimed()
+    await settle_with(store, lease, Failed("http_503"))
+    too_early = await claimed()
+    database.advance(timedelta(seconds=11))
+    lease = await given_lease(store)
+    await settle_with(store, lease, Refused("http_410"))
+    database.advance(timedelta(days=400))
+
+    assert (while_active, too_early, await claimed()) == ([], [], [])
+    assert [claim.delivery_id for claim in lease.claims] == [delivery_id]
+
+
+async def test_W10_W13_the_wait_doubles_up_to_its_cap_and_is_the_documented_one(
+    database: Database, store: Store
+) -> None:
+    policy = replace(POLICY, max_attempts=6, first_delay=timedelta(seconds=10), longest_delay=timedelta(seconds=60))
+    [delivery_id] = await given_sagas(database, store)
+    waits = []
+    for _ in range(5):
+        await settle_with(store, await given_lease(store), Failed("http_503"), policy)
+        row = await store.delivery(delivery_id)
+        assert row is not None
+        assert row.next_attempt_at is not None
+        waits.append((row.next_attempt_at - row.updated_at).total_seconds())
+        database.advance(timedelta(seconds=61))
+    await settle_with(store, await given_lease(store), Failed("http_503"), policy)
+
+    assert waits == [10, 20, 40, 60, 60]
+    assert "min(longest_delay, first_delay · 2^(n−1))" in (ROOT / "docs/how-it-works.md").read_text("utf-8")
+    assert [row["status"] for row in database.rows("deliveries")] == ["DeadLettered"]
+
+
+def test_W11_the_limit_is_the_settings_default_unless_the_endpoint_has_its_own(tenant: Tenant) -> None:
+    limits = {None: DEFAULT_LIMIT, 2: 2, 6: 6}
+    places = {tenant.endpoint(f"limit-{limit}", retry_limit=limit): limits[limit] for limit in limits}
+    for limit in limits:
+        tenant.behave(f"limit-{limit}", fail="503")
+
+    rows = tenant.ended(tenant.publish())
+
+    assert {row["endpoint_id"]: row["attempt_count"] for row in rows} == places
+    assert {row["status"] for row in rows} == {"DeadLettered"}
+    assert tenant.counts() == {}
+
+
+def test_W11_a_limit_that_is_changed_holds_for_what_waits(tenant: Tenant) -> None:
+    endpoint_id = tenant.endpoint(retry_limit=1)
+    tenant.post(f"/endpoints/{endpoint_id}/pause")
+    tenant.behave(fail="503")
+    event_id = tenant.publish()
+
+    changed = tenant.call("PATCH", f"/endpoints/{endpoint_id}", {"retry_limit": 3})
+    tenant.post(f"/endpoints/{endpoint_id}/resume")
+    [row] = tenant.ended(event_id)
+    default = tenant.call("PATCH", f"/endpoints/{endpoint_id}", {"retry_limit": None})
+
+    assert (changed.body["retry_limit"], row["attempt_count"]) == (3, 3)
+    assert default.body["retry_limit"] is None
+    assert default.body["event_types"] == ["order.*"]
+
+
+def test_W12_W14_every_result_is_counted_once_and_success_keeps_the_last_error(
+    webhooks: Webhooks, tenant: Tenant
+) -> None:
+    tenant.endpoint()
+    tenant.behave(fail="503:first:2")
+
+    [row] = tenant.ended(tenant.publish())
+
+    story = tenant.get(f"/deliveries/{row['id']}")
+    assert (row["status"], row["attempt_count"], row["last_error"]) == ("Completed", 3, "http_503")
+    assert [each["outcome"] for each in story["attempts"]] == ["Failed", "Failed", "Delivered"]
+    assert webhooks.provider.totals(tenant.path)["requests"] == 3
+    assert webhooks.saga(row["id"])["final_error_code"] == "http_503"
+    assert any("nothing more happens" in sentence for sentence in story["explanation"])
+
+
+def test_W13_a_failure_waits_with_its_error_and_the_last_one_is_a_dead_letter_at_the_same_time(
+    webhooks: Webhooks, tenant: Tenant
+) -> None:
+    tenant.endpoint(retry_limit=2)
+    tenant.behave(fail="500", retry_after="60s")
+    event_id = tenant.publish()
+    first = tenant.waiting(event_id)
+    webhooks.database.execute("update sendonce_deliveries set next_attempt_at = created_at where id = ?", first["id"])
+
+    [last] = tenant.ended(event_id)
+
+    assert (first["attempt_count"], first["last_error"]) == (1, "http_500")
+    assert moment(first["next_attempt_at"]) > moment(first["updated_at"])
+    assert (last["status"], last["attempt_count"], last["next_attempt_at"]) == ("DeadLettered", 2, None)
+    [letter] = webhooks.database.execute(
+        "select z.reason, z.error_code from sendonce_dead_letters z join sendonce_deliveries d"
+        " on d.id = z.delivery_id and d.updated_at = z.created_at where d.id = ?",
+        last["id"],
+    )
+    assert letter == ("exhausted", "http_500")
+
+
+def test_W15_what_has_ended_refuses_any_update_of_any_column(webhooks: Webhooks, tenant: Tenant) -> None:
+    tenant.endpoint("good")
+    tenant.endpoint("bad")
+    tenant.behave("bad", fail="422")
+    ended = tenant.ended(tenant.publish())
+    columns = list(webhooks.database.rows("deliveries")[0])
+
+    assert sorted(row["status"] for row in ended) == ["Completed", "DeadLettered"]
+    for row in ended:
+        before = webhooks.saga(row["id"])
+        for column in [name for name in columns if name != "id"]:
+            with pytest.raises(REFUSED):
+                webhooks.database.execute(f"update sendonce_deliveries set {column} = {column} where id = ?", row["id"])
+        assert webhooks.saga(row["id"]) == before
+
+
+def test_W16_a_requeued_dead_letter_is_a_new_saga_and_the_old_one_stays(webhooks: Webhooks, tenant: Tenant) -> None:
+    tenant.endpoint(retry_limit=1)
+    tenant.behave(fail="503")
+    event_id = tenant.publish()
+    [old] = tenant.ended(event_id)
+    before = webhooks.saga(old["id"])
+    tenant.behave(fail=None)
+    letter_id = tenant.letter(old["id"])
+
+    [new_id] = tenant.post("/dead-letters/requeue", {"ids": [letter_id], "reason": "it is back"})["delivery_ids"]
+    [kept, new] = tenant.ended(event_id)
+
+    assert webhooks.saga(old["id"]) == before
+    assert (kept["id"], kept["status"], kept["generation"]) == (old["id"], "DeadLettered", 0)
+    assert (new["id"], new["status"], new["generation"], new["attempt_count"]) == (new_id, "Completed", 1, 1)
+    assert webhooks.saga(new_id)["subscription_id"] == before["subscription_id"]
+    assert tenant.get("/dead-letters") == []
+    again = tenant.call("POST", "/dead-letters/requeue", {"ids": [letter_id], "reason": "twice"})
+    assert (again.status, tenant.counts()) == (409, {f"{tenant.path}/a": 1})
+
+
+async def test_W16_the_new_saga_is_pending_with_no_attempt_and_due_now(database: Database, store: Store) -> None:
+    [delivery_id] = await given_sagas(database, store)
+    await settle_with(store, await given_lease(store), Refused("http_410"))
+    old = database.rows("deliveries")
+
+    await store.open_generations([delivery_id], kind="requeue", operator="ada", reason="back")
+
+    kept, new = database.rows("deliveries")
+    assert [kept] == old
+    assert (new["status"], new["attempt_count"], new["generation"]) == ("Pending", 0, 1)
+    [claim] = (await given_lease(store)).claims
+    assert claim.delivery_id == new["id"]
+
+
+def test_W2_W18_no_query_of_the_application_scans_a_table(pg_dsn: str) -> None:
+    """Behind 20,000 sagas. Every query, at a million and on SQLite: the two test_plans.py."""
+    prepare(pg_dsn, MIGRATIONS)
+    given_history(PostgresDatabase(pg_dsn))
+    sagas = "select id from webhook_delivery_sagas where"
+    queries = load("sendonce.stores.postgres") | {
+        "pair": f"{sagas} event_id = 17 and subscription_id = 18",
+        "due": f"{sagas} next_attempt_at <= now() order by next_attempt_at limit 10",
+    }
+    asked: dict[str, dict[str, object]] = {
+        "pair": {},
+        "due": {},
+        "undelivered_places": {"window": 100},
+        "undelivered_ids": {"ids": list(range(1, 51)), "tenant": "acme", "limit": 50},
+        "delivery_ids_of_event": {"event_id": 17, "window": 100},
+        "open_dead_letter_window": {"before_at": datetime.now(UTC), "before_id": 1, "window": 10},
+    }
+
+    for mode in MODES:
+        plans = {name: plan_of(pg_dsn, queries[name], values, mode) for name, values in asked.items()}
+        assert {name: plan.scanned for name, plan in plans.items() if plan.scanned} == {}
+        assert "deliveries_due" in plans["due"].indexes
+        assert "deliveries_once" in plans["pair"].indexes
