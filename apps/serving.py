@@ -18,6 +18,8 @@ from fastapi import FastAPI
 import sendonce
 from sendonce.contrib.sqlalchemy import async_engine
 
+LOG_LINE = "%(asctime)s %(levelname)s %(message)s"
+
 
 def main(name: str, build: Callable[[str], FastAPI], migrations: Path) -> int:
     """Bring the tables up to date and serve until told to stop; 1 with a sentence when that cannot be."""
@@ -28,6 +30,7 @@ def main(name: str, build: Callable[[str], FastAPI], migrations: Path) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     args = parser.parse_args()
+    logging.basicConfig(format=LOG_LINE)
     try:
         prepare(args.database, migrations)
         listener = _listen(args.host, args.port)
@@ -86,8 +89,10 @@ def alembic_config(url: str, migrations: Path) -> Config:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port))
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else "no such address"
+    except (OSError, UnicodeError) as error:
+        # Only the system's own numbers are above zero; those below are of the search for the name.
+        number = getattr(error, "errno", None) or 0
+        why = os.strerror(number) if number > 0 else "there is no such host"
         raise OSError(f"cannot listen on {host}:{port}: {why}") from None
     except OverflowError:
         raise OSError(f"a port is from 0 to 65535, not {port}") from None

@@ -13,9 +13,13 @@ import sendonce
 from sendonce import Desk, Email, NotAllowed, NotFound, Outbox
 from sendonce.channels.signing import new_secret
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.outcomes import Delivered, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, BadEvent, ConfigError
+from sendonce.operations.known import Known
+from sendonce.operations.stories import tell
+from sendonce.operations.tenants import for_tenant
 from sendonce.stores.ports import Store
+from sendonce.stores.records import Room, StopRow
 from tests.crash.accounts import url_of
 from tests.given import POLICY, given_event, given_lease, settle_with
 from tests.stores.conftest import database, postgres_template, sqlite_template, store
@@ -303,6 +307,41 @@ async def test_one_that_is_anothers_spoils_the_whole_call(database: Database, st
         await desk.of("acme").requeue([mine, theirs], reason="both")
 
     assert len(await desk.dead_letters()) == 2
+
+
+async def test_a_tenant_is_told_nothing_about_others_or_about_who_runs_the_service(
+    database: Database, store: Store, desk: Desk, acme: Desk
+) -> None:
+    forbidden = "it leads to a network that is not open; an operator can open it with SENDONCE_ALLOW_NETWORKS"
+    moved = await given(database, store, Refused("address_forbidden", forbidden))
+    attested = await given(database, store, Refused("410"))
+    held = await given(database, store, Deferred("our_account", "it does not let us send", response="account 4711"))
+    corrected = await desk.correct(moved, to="null:b", reason="they moved in secret")
+    [known] = await desk.attest([await letter_of(store, attested)], reason="they called in secret")
+    waiting = await given(database, store)
+
+    for delivery_id in (moved, corrected.delivery_id, attested, known.delivery_id, held, waiting):
+        to_us, to_them = await desk.explain(delivery_id), await acme.explain(delivery_id)
+        assert len(to_them) <= len(to_us)
+        for words in ("ada", "secret", "SENDONCE", "sendonce ", "4711", "worker"):
+            assert words not in " ".join(to_them), to_them
+    assert any("it leads to a network that is not open)" in each for each in await acme.explain(moved))
+    assert any("as attested by a person" in each for each in await acme.explain(known.delivery_id))
+    [attempt] = await acme.attempts_of(moved)
+    assert attempt.error_message == "it leads to a network that is not open"
+    assert (await desk.attempts_of(moved))[0].error_message == forbidden
+
+
+async def test_a_tenant_is_not_told_how_many_others_wait(database: Database, store: Store, acme: Desk) -> None:
+    delivery = replace(await acme.delivery(await given(database, store)), next_attempt_at=None, parked_on="place:a")
+    known = Known(now=database.now(), delivery=delivery, token="", address="a", room=Room(name="place:a", waiting=42))
+
+    assert "it waits with 41 others for a" in tell(known).whereabouts[-1]
+    assert "it waits for a" in tell(for_tenant(known)).whereabouts[-1]
+    stopped = replace(known, stop=StopRow(scope="all", value="", operator="ada", reason="x", created_at=known.now))
+    assert tell(for_tenant(stopped)).whereabouts[-1] == "it is held back for now, and sent later"
+    unnamed = replace(known, room=None)
+    assert tell(for_tenant(unnamed)).whereabouts[-1] == "it waits for its turn"
 
 
 async def test_a_desk_without_a_tenant_sees_them_all(database: Database, store: Store, desk: Desk) -> None:

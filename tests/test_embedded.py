@@ -139,3 +139,18 @@ async def test_two_of_them_side_by_side_send_each_once(database: Database, confi
 
     assert len(database.rows("attempts")) == 20
     assert len(database.rows("workers")) == 2
+
+
+async def test_a_worker_that_fails_is_told_and_another_one_begins(
+    database: Database, config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with embedded_worker(url_of(database), config=config):
+        database.execute("alter table sendonce_leases rename to sendonce_leases_away")
+        try:
+            await until_async(lambda: "the worker has failed" in caplog.text, "the worker to fail")
+        finally:
+            database.execute("alter table sendonce_leases_away rename to sendonce_leases")
+        given_due_delivery(database)
+        await until_async(lambda: statuses(database) == {"Completed"}, "another worker to send it")
+
+    assert {record.levelname for record in caplog.records if "has failed" in record.message} == {"ERROR"}

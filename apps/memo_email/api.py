@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request, Response
 
 import sendonce
 from apps.memo_email import memos, messages
@@ -23,7 +23,7 @@ from apps.memo_email.models import (
     Status,
 )
 from sendonce.contrib.fastapi import ANSWERS, answer_errors
-from sendonce.contrib.sqlalchemy import async_engine
+from sendonce.contrib.sqlalchemy import async_engine, reading
 
 SETTINGS = Path(__file__).parent / "sendonce.toml"
 # What the mailbox of the demonstration does with mail to nobody@…: there is no such mailbox.
@@ -58,15 +58,25 @@ def build(url: str) -> FastAPI:
 
 
 def _add_memos(app: FastAPI) -> None:
-    @app.post("/memos", status_code=201)
-    async def create_memo(memo: NewMemo, request: Request) -> MemoWithMessages:
-        """Write a memo; its mails go out once it is committed."""
-        return await get_memo(await memos.create(request.app.state.engine, memo), request)
+    @app.post(
+        "/memos",
+        status_code=201,
+        responses={200: {"model": MemoWithMessages, "description": "A memo with this id was there already"}},
+    )
+    async def create_memo(memo: NewMemo, request: Request, response: Response) -> MemoWithMessages:
+        """Write a memo; its mails go out once it is committed. The same `id` again gives the memo that is there."""
+        memo_id, is_new = await memos.create(request.app.state.engine, memo)
+        if not is_new:
+            response.status_code = 200
+        try:
+            return await get_memo(memo_id, request)
+        except sendonce.StoreBusy:
+            raise sendonce.CommitUnknown("the memo is written, but cannot be shown now") from None
 
     @app.get("/memos/{memo_id}")
     async def get_memo(memo_id: UUID, request: Request) -> MemoWithMessages:
         """A memo, and what became of its messages."""
-        async with request.app.state.engine.connect() as connection:
+        async with reading(request.app.state.engine) as connection:
             memo = await memos.find(connection, memo_id)
             return MemoWithMessages(**memo.model_dump(), messages=await messages.of_memo(connection, memo_id))
 
@@ -78,7 +88,7 @@ def _add_memos(app: FastAPI) -> None:
         limit: Limit = 50,
     ) -> list[Memo]:
         """Memos of one prefix, newest first; `below` is the number where the page before ended."""
-        async with request.app.state.engine.connect() as connection:
+        async with reading(request.app.state.engine) as connection:
             return await memos.of_prefix(connection, prefix, below, limit)
 
 
@@ -86,34 +96,48 @@ def _add_mails(app: FastAPI) -> None:
     @app.get("/mails")
     async def list_mails(request: Request, status: Status, limit: Limit = 50) -> list[Mail]:
         """Mails by what became of them, oldest first: `status=FAILED` is what waits for a person."""
-        async with request.app.state.engine.connect() as connection:
+        async with reading(request.app.state.engine) as connection:
             return await messages.of_status(connection, status, limit)
 
     @app.get("/mails/{mail_id}")
     async def get_mail(mail_id: UUID, request: Request) -> MailWithHistory:
         """A mail, and what it was before each replay and correction."""
-        async with request.app.state.engine.connect() as connection:
+        async with reading(request.app.state.engine) as connection:
             mail, _ = await messages.story(connection, mail_id)
             return mail
 
     @app.post("/mails/{mail_id}/correct")
     async def correct_mail(mail_id: UUID, wanted: Correction, request: Request) -> MailWithHistory:
         """Correct the address or the text of a mail that failed, and send it. What was before is kept."""
-        async with request.app.state.engine.connect() as connection:
+        async with reading(request.app.state.engine) as connection:
             mail, delivery_id = await messages.story(connection, mail_id)
+        if mail.status != "FAILED":
+            raise sendonce.NotAllowed(f"this mail is {mail.status}; only one that is FAILED can be corrected")
         subject, body = wanted.subject or mail.subject, wanted.body or mail.body
         if subject is None or body is None:
             raise sendonce.NotAllowed("the content of this mail is no longer kept; give subject and body")
-        to = sendonce.Email(wanted.recipient_email or mail.recipient, subject=subject, text=body)
         desk = request.app.state.desk.signed(wanted.operator)
+        await _check_repeat(desk, delivery_id, wanted)
+        to = sendonce.Email(wanted.recipient_email or mail.recipient, subject=subject, text=body)
         await desk.correct(delivery_id, to=to, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
         return await get_mail(mail_id, request)
 
     @app.post("/mails/{mail_id}/replay")
     async def replay_mail(mail_id: UUID, wanted: Replay, request: Request) -> MailWithHistory:
         """Send a mail again as it is, under the same idempotency key."""
-        async with request.app.state.engine.connect() as connection:
-            _, delivery_id = await messages.story(connection, mail_id)
+        async with reading(request.app.state.engine) as connection:
+            mail, delivery_id = await messages.story(connection, mail_id)
+        if mail.status not in ("SENT", "FAILED"):
+            raise sendonce.NotAllowed(f"this mail is {mail.status}; only one that is SENT or FAILED can be sent again")
         desk = request.app.state.desk.signed(wanted.operator)
+        await _check_repeat(desk, delivery_id, wanted)
         await desk.replay([delivery_id], reason=wanted.reason, even_if_sent=wanted.even_if_sent)
         return await get_mail(mail_id, request)
+
+
+async def _check_repeat(desk: sendonce.Desk, delivery_id: int, wanted: Replay) -> None:
+    """As the desk does it, in the words of this API."""
+    row = await desk.delivery(delivery_id)
+    if (row.in_doubt or row.status is sendonce.DeliveryState.COMPLETED) and not wanted.even_if_sent:
+        known = "may have been sent already" if row.in_doubt else "was sent"
+        raise sendonce.NotAllowed(f"this mail {known}; give even_if_sent as true to send it all the same")

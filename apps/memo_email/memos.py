@@ -19,15 +19,18 @@ _NEXT_NUMBER = text(
 )
 
 
-async def create(engine: AsyncEngine, memo: NewMemo) -> UUID:
-    """Write the memo and what is to be sent of it: all, or nothing. The memo's id."""
-    memo_id = uuid4()
+async def create(engine: AsyncEngine, memo: NewMemo) -> tuple[UUID, bool]:
+    """Write the memo and what is to be sent of it: all, or nothing. Its id, and whether it is new: one whose id is
+    there already is left as it is."""
+    memo_id = memo.id or uuid4()
 
-    async def work(connection: AsyncConnection) -> None:
+    async def work(connection: AsyncConnection) -> bool:
+        if memo.id is not None and await _row(connection, memo_id) is not None:
+            return False
         await write(connection, memo_id, memo)
+        return True
 
-    await in_transaction(engine, work, isolation_level="SERIALIZABLE")
-    return memo_id
+    return memo_id, await in_transaction(engine, work, isolation_level="SERIALIZABLE")
 
 
 async def write(connection: AsyncConnection, memo_id: UUID, memo: NewMemo) -> None:
@@ -57,7 +60,7 @@ def messages_of(memo_id: UUID, memo: NewMemo) -> list[Draft]:
 
 
 async def find(connection: AsyncConnection, memo_id: UUID) -> Memo:
-    row = (await connection.execute(select(memos).where(memos.c.id == memo_id))).one_or_none()
+    row = await _row(connection, memo_id)
     if row is None:
         raise NotFound(f"there is no memo {memo_id}")
     return _memo(row)
@@ -72,6 +75,10 @@ async def of_prefix(connection: AsyncConnection, prefix: str, below: int, limit:
         .limit(limit)
     )
     return [_memo(row) for row in await connection.execute(query)]
+
+
+async def _row(connection: AsyncConnection, memo_id: UUID) -> Row[tuple[object, ...]] | None:
+    return (await connection.execute(select(memos).where(memos.c.id == memo_id))).one_or_none()
 
 
 def _memo(row: Row[tuple[object, ...]]) -> Memo:

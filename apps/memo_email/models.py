@@ -28,10 +28,11 @@ Address: TypeAlias = Annotated[
 
 
 class NewMemo(BaseModel):
-    """A memo, and who is to hear of it."""
+    """A memo, and who is to hear of it. With an `id` of the caller's it can be sent again when the answer was lost."""
 
     model_config = ConfigDict(extra="forbid")
 
+    id: UUID | None = None
     memo_number_prefix: Prefix
     department_code: Annotated[Line, Field(min_length=1, max_length=50)]
     title: Annotated[Line, Field(min_length=1, max_length=500)]

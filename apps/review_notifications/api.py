@@ -77,7 +77,7 @@ async def show(jobs: Application, job_id: JobId, wait: Annotated[int, Query(ge=0
 
 @router.post("/{job_id}/retry")
 async def retry(jobs: Application, job_id: JobId, order: Retry) -> Retried:
-    """Tell those again who were given up."""
+    """Tell those again who were given up and wait for a person; what was discarded or erased is not sent."""
     return await jobs.retry(job_id, order)
 
 

@@ -9,15 +9,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from apps.review_notifications import reading
 from apps.review_notifications.models import Attempt, Job, Recipient, Retried, Retry, Review
-from sendonce import Desk, Email, NotAllowed, Outbox
+from sendonce import Desk, Email, NotAllowed, Outbox, RerunRefused
 from sendonce.contrib.sqlalchemy import in_transaction
+from sendonce.contrib.sqlalchemy import reading as reads
 
 T = TypeVar("T")
 
 TYPE = "review.finished"
 _ADD_REVIEW = text("""
     insert into reviews (changelist_id, review_version, title, summary)
-    values (:changelist_id, :review_version, :title, :summary)""")
+    values (:changelist_id, :review_version, :title, :summary)
+    on conflict (changelist_id, review_version) do update set title = excluded.title, summary = excluded.summary""")
 
 
 class Jobs:
@@ -48,7 +50,13 @@ class Jobs:
                 await connection.execute(_ADD_REVIEW, _payload(review))
             return requested.request_id, not requested.duplicate
 
-        job_id, is_new = await in_transaction(self._engine, work)
+        try:
+            job_id, is_new = await in_transaction(self._engine, work)
+        except RerunRefused:
+            raise NotAllowed(
+                f"version {review.review_version} is not the newest of this changelist: a lower one is not sent any"
+                " more, and a higher one only with rerun given as true"
+            ) from None
         return await self.job(job_id), is_new
 
     async def job(self, job_id: int) -> Job:
@@ -68,25 +76,33 @@ class Jobs:
         return await self._read(lambda connection: reading.log(connection, job_id, limit))
 
     async def retry(self, job_id: int, order: Retry) -> Retried:
-        """Tell those again who were given up: all of them or none."""
+        """Tell those again who were given up and wait for a person: all of them or none."""
         await self.job(job_id)
-        given_up = await self._read(lambda connection: reading.given_up(connection, job_id))
-        if not given_up:
-            raise NotAllowed(f"no recipient of review job {job_id} was given up, so there is nobody to tell again")
-        doubtful = [name for id, name in given_up.items() if (await self._desk.delivery(id)).in_doubt]
+        waiting = await self._waiting(job_id)
+        if not waiting:
+            raise NotAllowed(f"nobody of review job {job_id} waits for a person, so there is nobody to tell again")
+        doubtful = [name for letter_id, name in waiting.items() if (await self._desk.dead_letter(letter_id)).in_doubt]
         if doubtful and not order.even_if_sent:
             raise NotAllowed(
-                f"{len(doubtful)} of {len(given_up)} recipients given up may have been told already: see the job's log,"
-                " and say even_if_sent to tell them all the same"
+                f"{len(doubtful)} of {len(waiting)} recipients given up may have been told already: see the job's log,"
+                " and give even_if_sent as true to tell them all the same"
             )
-        await self._desk.signed(order.operator).replay(
-            list(given_up), reason=order.reason, even_if_sent=order.even_if_sent
-        )
-        return Retried(retried=list(given_up.values()), may_repeat=doubtful, job=await self.job(job_id))
+        desk = self._desk.signed(order.operator)
+        try:
+            await desk.requeue(list(waiting), reason=order.reason, even_if_sent=order.even_if_sent)
+        except NotAllowed:
+            if await self._waiting(job_id) == waiting:
+                raise
+            raise NotAllowed(f"somebody else has just decided about review job {job_id}; look at it again") from None
+        return Retried(retried=list(waiting.values()), may_repeat=doubtful, job=await self.job(job_id))
+
+    async def _waiting(self, job_id: int) -> dict[int, str]:
+        return await self._read(lambda connection: reading.waiting(connection, job_id))
 
     async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         """At one moment: a job's status and its recipients belong together."""
-        return await in_transaction(self._engine, work, isolation_level="REPEATABLE READ")
+        async with reads(self._engine, isolation_level="REPEATABLE READ") as connection:
+            return await work(connection)
 
 
 def _payload(review: Review) -> dict[str, object]:

@@ -59,7 +59,7 @@ class Review(Given):
 
 
 class Retry(Given):
-    """Tell those again who were given up. Those who may have been told already need `even_if_sent`."""
+    """Tell those again who wait for a person. Those who may have been told already need `even_if_sent`."""
 
     operator: Annotated[Line, Field(max_length=100)]
     reason: Annotated[Line, Field(max_length=500)]
@@ -67,9 +67,13 @@ class Retry(Given):
 
 
 class Notification(BaseModel):
-    """One recipient of a job, and how far it is. The last error stays when a later attempt has succeeded."""
+    """One recipient of a job, and how far it is. The last error stays when a later attempt has succeeded.
+
+    `sent_to`: where it goes instead, when an operator has corrected the address.
+    """
 
     recipient: str
+    sent_to: str | None
     required: bool
     status: Literal["pending", "sending", "sent", "failed"]
     notified_at: datetime | None

@@ -24,17 +24,17 @@ _JOBS_OF = text("""
      limit :limit""")
 
 _RECIPIENTS = text("""
-    select job_id, recipient, required, status, notified_at, notification_id, last_error, attempts
+    select job_id, recipient, sent_to, required, status, notified_at, notification_id, last_error, attempts
       from review_notifications
      where job_id in :job_ids
      order by job_id, required desc, recipient
 """).bindparams(bindparam("job_ids", expanding=True))
 
-_GIVEN_UP = text("""
-    select recipient, delivery_id
+_WAITING = text("""
+    select recipient, dead_letter_id
       from review_notifications
-     where job_id = :job_id and status = 'failed'
-     order by delivery_id""")
+     where job_id = :job_id and dead_letter_id is not null
+     order by dead_letter_id""")
 
 _LOG = text("""
     select changelist_id, recipient, review_version, generation, attempt, started_at, finished_at, outcome, error_code,
@@ -58,10 +58,10 @@ async def jobs_of(connection: AsyncConnection, changelist_id: str, limit: int) -
     return await _jobs(connection, await _rows(connection, _JOBS_OF, changelist_id=changelist_id, limit=limit))
 
 
-async def given_up(connection: AsyncConnection, job_id: int) -> dict[int, str]:
-    """The recipients of a job that wait for a person, by the delivery that was given up."""
-    rows = await _rows(connection, _GIVEN_UP, job_id=job_id)
-    return {row.delivery_id: row.recipient for row in rows}
+async def waiting(connection: AsyncConnection, job_id: int) -> dict[int, str]:
+    """The recipients of a job that were given up and wait for a person, by their open dead letters."""
+    rows = await _rows(connection, _WAITING, job_id=job_id)
+    return {row.dead_letter_id: row.recipient for row in rows}
 
 
 async def log(connection: AsyncConnection, job_id: int, limit: int) -> list[Attempt]:

@@ -47,7 +47,10 @@ async def list_endpoints(
 
 @router.get("/{endpoint_id}")
 async def get_endpoint(endpoint_id: EndpointId, caller: Calling) -> Endpoint:
-    found = await caller.desk.subscription(endpoint_id)
+    try:
+        found = await caller.desk.subscription(endpoint_id)
+    except NotFound:
+        raise NotFound(f"there is no endpoint {endpoint_id}") from None
     if found.state == "removed":
         raise NotFound(f"endpoint {endpoint_id} was removed")
     return Endpoint.of(found)

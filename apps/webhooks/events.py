@@ -19,7 +19,7 @@ from apps.webhooks.models import (
     Requeue,
     Requeued,
 )
-from sendonce import Outbox, Published
+from sendonce import NotAllowed, Outbox, Published
 from sendonce.contrib.sqlalchemy import in_transaction
 
 router = APIRouter()
@@ -100,5 +100,14 @@ async def list_dead_letters(caller: Calling, limit: Limit = 100) -> list[DeadLet
 @router.post("/dead-letters/requeue", tags=["dead letters"])
 async def requeue_dead_letters(wanted: Requeue, caller: Calling) -> Requeued:
     """Send dead letters again, each as a new delivery; the old ones stay as they are."""
+    for each in wanted.ids:
+        letter = await caller.desk.dead_letter(each)
+        if letter.closed_at is not None:
+            raise NotAllowed(f"dead letter {each} was {letter.closed_as} already")
+        if letter.in_doubt and not wanted.even_if_sent:
+            raise NotAllowed(
+                f"dead letter {each} may have arrived already: see delivery {letter.delivery_id},"
+                " and give even_if_sent as true to send it all the same"
+            )
     reopened = await caller.desk.requeue(wanted.ids, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
     return Requeued(delivery_ids=[each.delivery_id for each in reopened])

@@ -5,14 +5,18 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
+from pydantic import Field
 from sqlalchemy import Column, DateTime, MetaData, String, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sendonce.contrib.sqlalchemy import in_transaction
+from sendonce.contrib.fastapi import Line
+from sendonce.contrib.sqlalchemy import in_transaction, reading
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 DEMO_TENANTS = ("acme", "globex")
+Tenant: TypeAlias = Annotated[Line, Field(max_length=100)]
 
 keys = Table(
     "webhooks_keys",
@@ -25,11 +29,8 @@ keys = Table(
 
 async def tenant_of(engine: AsyncEngine, key: str) -> str | None:
     """Whose key this is."""
-
-    async def find(connection: AsyncConnection) -> str | None:
+    async with reading(engine) as connection:
         return await connection.scalar(select(keys.c.tenant).where(keys.c.key_hash == _hash(key)))
-
-    return await in_transaction(engine, find)
 
 
 async def new_keys(engine: AsyncEngine, tenants: Sequence[str], *, only_first: bool = False) -> dict[str, str]:

@@ -78,11 +78,14 @@ class NewEvent(Model):
 
 
 class Delivery(Model):
-    """One event on its way to one endpoint. `last_error` is kept when a later attempt succeeds."""
+    """One event on its way to one endpoint. `last_error` is kept when a later attempt succeeds.
+
+    `endpoint_id` is null for what the service itself has sent to an address.
+    """
 
     id: int
     event_id: int
-    endpoint_id: int
+    endpoint_id: int | None
     type: str
     status: str
     attempt_count: int

@@ -11,6 +11,7 @@ from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
 from sendonce.errors import (
     BadDestination,
     BadEvent,
+    CommitUnknown,
     ConfigError,
     KeyReused,
     NotAllowed,
@@ -57,6 +58,7 @@ __all__ = [
     "AttemptRow",
     "BadDestination",
     "BadEvent",
+    "CommitUnknown",
     "ConfigError",
     "DeadLetterRow",
     "Deferred",

@@ -29,6 +29,7 @@ from sendonce.operations.attest import Attested
 from sendonce.operations.cancel import Cancelled
 from sendonce.operations.repair import Reopened
 from sendonce.operations.secrets import Secrets
+from sendonce.operations.tenants import attempt_for_tenant
 from sendonce.sealing import Sealer
 from sendonce.settings.load import find, load_sealer
 from sendonce.stores.ports import Store
@@ -124,12 +125,19 @@ class Desk:
         return await self._store.deliveries_of(event_id)
 
     async def attempts_of(self, delivery_id: int) -> list[AttemptRow]:
+        """Every attempt. A tenant's desk leaves out what its errors advise operators to do."""
         await self.delivery(delivery_id)
-        return await self._store.attempts_of(delivery_id)
+        rows = await self._store.attempts_of(delivery_id)
+        return rows if self.tenant is None else [attempt_for_tenant(each) for each in rows]
 
     async def explain(self, delivery_id: int) -> tuple[str, ...]:
-        """Why a delivery is where it is and what happens next, in plain sentences."""
-        await self.delivery(delivery_id)
+        """Why a delivery is where it is and what happens next, in plain sentences.
+
+        A tenant's desk tells nothing about others, and no operator, worker or command.
+        """
+        delivery = await self.delivery(delivery_id)
+        if self.tenant is not None:
+            return await explain.explain_to_tenant(self._store, delivery)
         return (await explain.explain(self._store, f"delivery:{delivery_id}")).sentences
 
     async def dead_letters(

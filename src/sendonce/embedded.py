@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +12,15 @@ from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_doorbell, open_store
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
+from sendonce.errors import SendonceError
 from sendonce.observe import logs
-from sendonce.observe.facts import Begun, Fact
+from sendonce.observe.facts import Begun, Fact, WorkerFailed
 from sendonce.settings.channels import channels_of
 from sendonce.settings.load import find, load
 from sendonce.settings.model import Settings
 from sendonce.stores.ports import Doorbell
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
 @asynccontextmanager
@@ -27,19 +30,13 @@ async def embedded_worker(
     """Send what is due while the block runs; at its end finish what is in flight, for as long as the grace says.
 
     `config` is the settings file, as for `sendonce worker`; `channels` are your own, over those of the file. What is
-    wrong is raised before the block begins; a worker that fails later is raised at its end.
+    wrong is raised before the block begins. A worker that fails later is an error in the log, and another one begins.
     """
     settings = load(find(None if config is None else str(config), os.environ), os.environ)
     settings = replace(settings, database=check_url(url))
-    begun, stop = asyncio.Event(), asyncio.Event()
-
-    def emit(fact: Fact) -> None:
-        logs.write(fact)
-        if isinstance(fact, Begun):
-            begun.set()
-
-    parts = replace(parts_of(settings, channels_of(settings, channels)), emit=emit)
-    working = asyncio.create_task(daemon.run(parts, stop=stop))
+    stop, begun = asyncio.Event(), asyncio.Event()
+    # Built anew each time: a worker closes what it sends through.
+    working = asyncio.create_task(_work(lambda: parts_of(settings, channels_of(settings, channels)), stop, begun))
     beginning = asyncio.create_task(begun.wait())
     try:
         await asyncio.wait({working, beginning}, return_when=asyncio.FIRST_COMPLETED)
@@ -50,6 +47,34 @@ async def embedded_worker(
         beginning.cancel()
         stop.set()
         await working
+
+
+async def _work(build: Callable[[], Parts], stop: asyncio.Event, begun: asyncio.Event) -> None:
+    pause = FIRST_PAUSE
+
+    def emit(fact: Fact) -> None:
+        logs.write(fact)
+        if isinstance(fact, Begun):
+            begun.set()
+
+    while not stop.is_set():
+        try:
+            await daemon.run(replace(build(), emit=emit), stop=stop)
+        except Exception as error:
+            if not begun.is_set() or stop.is_set():
+                raise
+            reason = str(error) if isinstance(error, SendonceError) else type(error).__name__
+            emit(WorkerFailed(reason=reason, again_in=pause))
+            await _wait(stop, pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
 
 
 def parts_of(settings: Settings, channels: Channels) -> Parts:

@@ -10,6 +10,7 @@ SendonceError
 │   └── NotInTransaction  the connection would commit by itself
 ├── StoreError
 │   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
+│   ├── CommitUnknown   look before you try again: the connection was lost while committing
 │   └── SchemaMismatch  run the migrations, or another version of the program
 ├── NotAllowed          the rules forbid this move
 └── NotFound            nothing has this id
@@ -54,6 +55,10 @@ class StoreError(SendonceError):
 
 class StoreBusy(StoreError):
     """The database cannot answer now (lost connection, deadlock, lock, full disk). The same call may be made again."""
+
+
+class CommitUnknown(StoreError):
+    """The connection was lost while committing: it may have been written. Look before you try again."""
 
 
 class SchemaMismatch(StoreError):

@@ -1,16 +1,24 @@
 """The memo application, started as its README says."""
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from apps.memo_email import memos
+from apps.memo_email.api import SETTINGS, build
+from sendonce.contrib.sqlalchemy import async_engine
+from sendonce.settings.channels import channels_of
+from sendonce.settings.load import load
 from tests.apps.service import Service, running
+from tests.contrib.test_fastapi import ask
 from tests.processes import ROOT, until
 
 pytestmark = pytest.mark.slow
@@ -100,6 +108,40 @@ def test_what_is_not_there_is_said_not_to_be_there(service: Service) -> None:
     assert service.post(f"/mails/{uuid4()}/replay", {"operator": "ada", "reason": "x"}).status == 404
     assert service.get("/memos?prefix=NONE").body == []
     assert service.get("/mails?status=LOST").status == 422
+
+
+@pytest.mark.parametrize("path", ["/memos/{}", "/mails/{}"])
+def test_while_the_database_is_away_it_is_said_to_be(path: str) -> None:
+    app = build("postgresql://memos@127.0.0.1:1/memos")
+    app.state.engine = async_engine("postgresql://memos@127.0.0.1:1/memos")
+
+    answer = ask(app, b"", method="GET", path=path.format(uuid4()))
+
+    assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+
+
+def test_a_memo_that_is_written_but_cannot_be_shown_is_not_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def written(*_: object) -> tuple[UUID, bool]:
+        return uuid4(), True
+
+    app = build("postgresql://memos@127.0.0.1:1/memos")
+    app.state.engine = async_engine("postgresql://memos@127.0.0.1:1/memos")
+    monkeypatch.setattr(memos, "create", written)
+
+    answer = ask(app, json.dumps(JSON).encode(), path="/memos")
+
+    assert (answer.status, "retry-after" in answer.headers) == (503, False)
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+def test_in_earnest_it_begins_as_the_readme_says() -> None:
+    earnest = README.partition("## In earnest")[2]
+    exported = re.findall(r"^\$ export (.*)$", earnest, re.MULTILINE)
+    environment = dict(word.split("=", 1) for line in exported for word in shlex.split(line))
+
+    channels = channels_of(load(SETTINGS, environment))
+
+    assert {"mailto", "chat"} <= set(channels.settings())
 
 
 def test_a_page_of_memos_goes_on_where_the_last_one_ended(service: Service) -> None:

@@ -1,14 +1,21 @@
 """The review application: its README from top to bottom, what bad input gets, and its whole description tried out."""
 
+import asyncio
 import re
 import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from apps.review_notifications.jobs import Jobs
+from apps.review_notifications.models import Retry, Review
+from apps.serving import prepare
+from sendonce import Desk, NotAllowed, open_desk
+from sendonce.contrib.sqlalchemy import async_engine
 from tests.apps.service import Service, running
 from tests.cli.workbench import run
 from tests.processes import ROOT
@@ -100,8 +107,8 @@ def _with(places: dict[str, str], command: str) -> str:
         ({"reruns": True}, "reruns: extra inputs are not permitted"),
         ({"title": "two\nlines"}, "title: it must be one line, without spaces around it"),
         ({"summary": "\x00"}, "summary: it has control characters"),
-        ({"recipients": []}, "recipients: list should have at least 1 item after validation, not 0"),
-        ({"recipients": [{"address": "ada@example.com"}] * 101}, "recipients: list should have at most 100 items"),
+        ({"recipients": []}, "recipients: it is too short: at least 1"),
+        ({"recipients": [{"address": "ada@example.com"}] * 101}, "recipients: it is too long: at most 100"),
         ({"recipients": [{"address": "ada@example.com"}] * 2}, "a recipient is named twice"),
         ({"recipients": [{"address": "a@example.com", "required": False}]}, "at least one required recipient"),
         ({"recipients": [{"address": "ftp://example.com"}]}, "recipients.0.address: it must be an e-mail address, or"),
@@ -151,6 +158,42 @@ def test_what_may_have_arrived_is_told_again_only_when_somebody_says_so(service:
     assert (told.status, told.body["retried"], told.body["may_repeat"]) == (200, [to], [to])
     assert service.get(f"/review-jobs/{job['id']}?wait=10").body["status"] == "succeeded"
     assert provider.totals(f"mailto:{to}")["accepted"] == 2
+    service.process.says(r"^\d{4}-\d\d-\d\d [\d:,]+ WARNING settled .*in_doubt=1")
+
+
+def test_a_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'reviews.db'}"
+    prepare(url, APP / "migrations")
+    order = Retry(operator="ada", reason="put right")
+
+    async def race() -> None:
+        engine, requeue = async_engine(url), Desk.requeue
+
+        async def too_late(desk: Desk, letters: list[int], **more: Any) -> list[Any]:
+            monkeypatch.setattr(Desk, "requeue", requeue)
+            await jobs.retry(job.id, order)
+            return list(await desk.requeue(letters, **more))
+
+        async with open_desk(url, operator="ada") as desk:
+            jobs = Jobs(engine, desk)
+            job, _ = await jobs.submit(Review.model_validate(REVIEW))
+            [row] = await desk.deliveries()
+            await desk.cancel([row.id], reason="not yet")
+            monkeypatch.setattr(Desk, "requeue", too_late)
+            with pytest.raises(NotAllowed, match=f"somebody else has just decided about review job {job.id}; look"):
+                await jobs.retry(job.id, order)
+        await engine.dispose()
+
+    asyncio.run(race())
+
+
+def test_a_version_that_must_be_asked_for_is_named_in_the_words_of_the_api(service: Service) -> None:
+    review = {**REVIEW, "changelist_id": "CL-9", "idempotency_key": "CL-9/1"}
+    assert service.post("/review-jobs", review).status == 201
+
+    answer = service.post("/review-jobs", {**review, "idempotency_key": "CL-9/2", "review_version": 2})
+
+    assert (answer.status, "a higher one only with rerun given as true" in answer.body["error"]) == (409, True)
 
 
 def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Service) -> None:

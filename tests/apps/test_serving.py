@@ -23,6 +23,7 @@ def said(folder: Path, *arguments: str, **environment: str) -> tuple[int, list[s
         (["--database", "mysql://x/y"], {}, r"webhooks: sendonce does not run on 'mysql'; .+"),
         (["--database", "postgresql://x@127.0.0.1:1/x"], {}, r"webhooks: PostgreSQL cannot answer now .+"),
         (["--port", "65536"], {}, r"webhooks: a port is from 0 to 65535, not 65536"),
+        (["--host", "no.such.host.invalid"], {}, r"webhooks: cannot listen on no.+:8000: there is no such host"),
         (["--port", "0"], {"SENDONCE_WORKER_LEASE": "soon"}, r"webhooks: SENDONCE_WORKER_LEASE.+"),
     ],
 )

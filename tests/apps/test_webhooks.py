@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from apps.webhooks import new_key
 from tests.apps.service import running
 from tests.cli.workbench import run
 from tests.conformance.webhooking import Tenant, Webhooks, serving
@@ -143,6 +144,7 @@ def test_a_tenant_never_sees_touches_or_receives_anothers(webhooks: Webhooks, te
     ]:
         answer = other.call(method, path, body)
         assert (answer.status, answer.body["error"][:11]) == (404, "there is no"), (method, path)
+        assert "subscription" not in answer.body["error"]
 
     assert [each["id"] for each in other.get("/endpoints")] == [theirs]
     assert (other.get("/undelivered")["deliveries"], other.get("/dead-letters")) == ([], [])
@@ -235,18 +237,18 @@ EVENT: dict[str, Any] = {"type": "order.paid", "key": "bad", "payload": {}}
         ("/endpoints", GOOD | {"url": "mailto:ada@example.com"}, 422, "an endpoint is an address like https://"),
         ("/endpoints", GOOD | {"url": "https://"}, 422, "names no host"),
         ("/endpoints", GOOD | {"url": "https://a:b@hooks.example/"}, 422, "must not carry a user name or password"),
-        ("/endpoints", GOOD | {"event_types": []}, 422, "event_types: list should have at least 1 item"),
+        ("/endpoints", GOOD | {"event_types": []}, 422, "event_types: it is too short: at least 1"),
         ("/endpoints", GOOD | {"event_types": ["no type"]}, 422, "a subscription listens to a type, a family"),
         ("/endpoints", GOOD | {"retry_limit": 0}, 422, "retry_limit: input should be greater than or equal to 1"),
         ("/endpoints", GOOD | {"secret": "guess"}, 400, "whsec_"),
         ("/endpoints", GOOD | {"description": "a\0b"}, 422, "description: it has control characters"),
         ("/endpoints", GOOD | {"tenant": "acme"}, 422, "tenant: extra inputs are not permitted"),
         ("/events", EVENT | {"type": "order paid"}, 422, "an event type is up to 128 letters"),
-        ("/events", EVENT | {"key": ""}, 422, "key: string should have at least 1 character"),
+        ("/events", EVENT | {"key": ""}, 422, "key: it is too short: at least 1"),
         ("/events", EVENT | {"payload": "x" * 2_000_000}, 422, "store it and send a reference"),
         ("/events", b'{"type": "a", "key": "b", "payload": NaN}', 422, "the payload is not JSON"),
         ("/events", b"{", 422, "the request is not JSON"),
-        ("/dead-letters/requeue", {"ids": [], "reason": "a"}, 422, "ids: list should have at least 1 item"),
+        ("/dead-letters/requeue", {"ids": [], "reason": "a"}, 422, "ids: it is too short: at least 1"),
         ("/dead-letters/requeue", {"ids": [1]}, 422, "reason: field required"),
         ("/dead-letters/requeue", {"ids": [2**63 - 1], "reason": "a"}, 404, "there is no dead letter"),
     ],
@@ -265,7 +267,7 @@ def test_a_key_used_for_something_else_is_a_conflict(tenant: Tenant) -> None:
     answer = tenant.call("POST", "/events", {"type": "order.paid", "key": "order-1", "payload": {"order": 2}})
 
     assert answer.status == 409
-    assert "was used before, for different content" in answer.body["error"]
+    assert answer.body == {"error": "the key was used before, for different content; use a key of its own"}
 
 
 def test_another_key_for_a_tenant_is_made_by_a_command(webhooks: Webhooks, tenant: Tenant) -> None:
@@ -276,6 +278,59 @@ def test_another_key_for_a_tenant_is_made_by_a_command(webhooks: Webhooks, tenan
     assert made.code == 0, made.err
     same = Tenant(webhooks, tenant.name, made.out.strip())
     assert [each["id"] for each in same.get("/endpoints")] == [endpoint_id]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\x1bb", "two\nlines", "x" * 101])
+def test_a_name_that_is_none_gets_no_key(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["new_key", name, "--database", f"sqlite:///{tmp_path / 'webhooks.db'}"])
+
+    assert new_key.main() == 1
+    assert capsys.readouterr().err == "new_key: a tenant's name is one line of up to 100 characters, and not empty\n"
+
+
+def test_a_key_for_a_database_that_is_not_there_makes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["new_key", "acme", "--database", f"sqlite:///{tmp_path / 'none.db'}"])
+
+    assert new_key.main() == 1
+    assert "there is no sendonce database at" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_sent_to_an_address_without_an_endpoint_is_shown_too(webhooks: Webhooks, tenant: Tenant) -> None:
+    event_id = webhooks.database.publish("order.paid", {}, key="direct", to="unknown:a", tenant=tenant.name)
+
+    [row] = tenant.deliveries(event_id)
+
+    assert row["endpoint_id"] is None
+    assert row["id"] in [each["id"] for each in tenant.get("/undelivered")["deliveries"]]
+    story = tenant.get(f"/deliveries/{row['id']}")
+    assert not [each for each in story["explanation"] if "sendonce " in each]
+
+
+def test_what_cannot_be_requeued_is_said_in_the_words_of_the_api(webhooks: Webhooks, tenant: Tenant) -> None:
+    endpoint_id = tenant.endpoint(retry_limit=1)
+    tenant.behave(fail="503")
+    tenant.post(f"/endpoints/{endpoint_id}/pause")
+    event_id = tenant.publish()
+    webhooks.database.execute("update sendonce_deliveries set in_doubt = true where event_id = ?", event_id)
+    tenant.post(f"/endpoints/{endpoint_id}/resume")
+    [delivery] = tenant.ended(event_id)
+    letter_id = tenant.letter(delivery["id"])
+    wanted = {"ids": [letter_id], "reason": "again"}
+
+    unsure = tenant.call("POST", "/dead-letters/requeue", wanted)
+    first, second = (tenant.call("POST", "/dead-letters/requeue", wanted | {"even_if_sent": True}) for _ in "12")
+
+    assert (unsure.status, first.status, second.status) == (409, 200, 409)
+    assert unsure.body["error"] == (
+        f"dead letter {letter_id} may have arrived already: see delivery {delivery['id']},"
+        " and give even_if_sent as true to send it all the same"
+    )
+    assert second.body["error"] == f"dead letter {letter_id} was requeued already"
 
 
 @pytest.mark.timeout(180)

@@ -82,7 +82,7 @@ def test_as_json(config: Command) -> None:
         "file": "other.toml",
         "settings": [
             {"setting": "database.url", "value": "sqlite:///shop.db", "from": "--database"},
-            {"setting": "policy.https.max_attempts", "value": "3", "from": "other.toml line 2"},
+            {"setting": "policy.https.max_attempts", "value": 3, "from": "other.toml line 2"},
         ],
     }
 

@@ -1,23 +1,41 @@
 """explain: what was recorded, why it is where it is, what happens next."""
 
+import re
 from datetime import timedelta
 
 import pytest
 
+from sendonce.desk import Desk
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.operations.explain import explain
+from sendonce.sealing import Sealer
 from sendonce.stores.ports import Store
+from sendonce.stores.records import Filter
 from tests.cli.workbench import Cli
 
 WHY = ["--reason", "x"]
+# Commands, variables, who works here and why: whatever is told to operators.
+NOT_FOR_TENANTS = re.compile(
+    r"sendonce |SENDONCE_|--|host:|worker \d|lease \d|no worker|\bada\b|outage|not wanted|\bothers?\b(?! side)"
+)
 
 
 def explained(cli: Cli, wanted: str) -> str:
     ran = cli("explain", wanted)
     assert ran.code == 0, ran.err
     assert cli("explain", wanted, "--json").json["wanted"] == wanted
+    for told in cli.ask(told_to_tenants):
+        assert told[0].startswith("event ")
+        assert not [each for each in told if NOT_FOR_TENANTS.search(each)], told
     return ran.out
+
+
+async def told_to_tenants(store: Store) -> list[tuple[str, ...]]:
+    """Each delivery as its tenant's desk explains it."""
+    desk = Desk(store, Sealer(), operator="ada")
+    rows = await store.deliveries(Filter(limit=100))
+    return [await desk.of(each.tenant).explain(each.id) for each in rows]
 
 
 def test_what_was_recorded_and_where_it_goes(cli: Cli) -> None:

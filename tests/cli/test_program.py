@@ -44,7 +44,7 @@ DELIVERY = "0123456789abcdef" * 50
         (["deliveries", "show", "²"], "ids are whole numbers"),
         (["dead-letters", "list", "--reason", "bored"], "refused, exhausted, expired, in_doubt, cancelled, system"),
         (["dead-letters", "requeue", "1"], "required: --reason"),
-        (["dead-letters", "requeue", "--reason", "x"], "required: ID"),
+        (["dead-letters", "requeue", "--reason", "x"], "say which ones: ids, or a filter"),
         (["dead-letters", "discard", "1", "--reason", "  "], "say why"),
         (["replay", "1"], "required: --reason"),
         (["cancel", "1", "--reason", "x" * 501], "say why, in 1 to 500 characters"),

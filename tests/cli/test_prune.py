@@ -32,20 +32,22 @@ def events(cli: Cli) -> int:
 
 
 def test_M13_prune_says_what_has_gone(finished: Cli) -> None:
-    ran = finished("prune", *AT_ONCE, *WHY)
+    ran = finished("prune", *AT_ONCE, *WHY, "--yes")
 
     assert ran.code == 0
     assert "3 events deleted, with their keys" in ran.out
     assert "6 deliveries deleted, with their attempts" in ran.out
     assert events(finished) == 0
+    [row] = finished("operations", "list", "--json").json
+    assert (row["kind"], row["subject"]) == ("prune", "payloads 0s, history 0s, keys 0s")
 
 
 def test_M13_by_default_prune_keeps_what_the_workers_keep(finished: Cli, tmp_path: Path) -> None:
-    assert finished("prune", *WHY, "--json").json["events"] == 0
+    assert finished("prune", *WHY, "--yes", "--json").json["events"] == 0
 
     settings = tmp_path / "own.toml"
     settings.write_text('[retention]\npayloads = "0s"\nhistory = "0s"\nkeys = "1d"\n')
-    ran = finished("prune", "--config", str(settings), *WHY, "--json")
+    ran = finished("prune", "--config", str(settings), *WHY, "--yes", "--json")
 
     assert (ran.json["contents"], ran.json["deliveries"], ran.json["events"]) == (3, 6, 0)
 
@@ -60,7 +62,7 @@ def test_a_dry_run_counts_and_removes_nothing(finished: Cli) -> None:
 @pytest.mark.parametrize("name", ["old.jsonl", "old.jsonl.gz"])
 def test_M13_the_archive_is_json_lines_that_can_be_read_back(finished: Cli, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    ran = finished("prune", *AT_ONCE, "--archive", str(path), *WHY, "--json")
+    ran = finished("prune", *AT_ONCE, "--archive", str(path), *WHY, "--yes", "--json")
 
     raw = path.read_bytes()
     lines = [json.loads(line) for line in (gzip.decompress(raw) if name.endswith(".gz") else raw).splitlines()]
@@ -76,7 +78,7 @@ def test_an_archive_that_is_there_is_not_touched(finished: Cli, tmp_path: Path) 
     path = tmp_path / "old.jsonl"
     path.write_text("mine\n")
 
-    ran = finished("prune", *AT_ONCE, "--archive", str(path), *WHY)
+    ran = finished("prune", *AT_ONCE, "--archive", str(path), *WHY, "--yes")
 
     assert (ran.code, path.read_text()) == (1, "mine\n")
     assert "is there already" in ran.err
@@ -89,6 +91,7 @@ def test_an_archive_that_is_there_is_not_touched(finished: Cli, tmp_path: Path) 
         (("--keys", "1d"), "keys"),
         (("--payloads", "soon"), "not a duration"),
         (("--dry-run", "--archive", "x"), "a dry run archives nothing"),
+        (AT_ONCE, "nobody can be asked here: count first with --dry-run, then add --yes"),
     ],
 )
 def test_wrong_use_of_prune_is_told_in_a_sentence(finished: Cli, words: tuple[str, ...], said: str) -> None:
@@ -103,7 +106,7 @@ def test_erase_asks_for_yes_first(finished: Cli) -> None:
     ran = finished("erase", "--subject", "ada", *WHY)
 
     assert ran.code == 1
-    assert "3 payloads would be blanked" in ran.out
+    assert "3 events: 3 payloads and 0 contents of their own would be blanked" in ran.out
     assert "add --yes" in ran.err
     assert "Ada" in finished("events", "show", "1", "--payload").out
 
@@ -135,5 +138,16 @@ def test_erase_reports_what_is_being_sent(cli: Cli) -> None:
 def test_what_was_erased_by_subject_is_found_by_nobody(finished: Cli) -> None:
     assert finished("erase", "--subject", "ada", "--yes", *WHY, "--json").json["erased"]["events"] == 3
 
-    assert finished("erase", "--subject", "ada", "--yes", *WHY, "--json").json["erased"]["events"] == 0
+    again = finished("erase", "--subject", "ada", "--yes", *WHY)
+    assert (again.code, again.out, again.err) == (1, "", "sendonce: nothing was found\n")
     assert "ada" not in finished("events", "show", "1").out
+
+
+def test_where_nothing_is_found_erase_says_how_an_address_must_be_written(cli: Cli) -> None:
+    cli.delivery("k", "mailto:ada@example.com")
+
+    ran = cli("erase", "--destination", "mailto:ADA@example.com", "--yes", *WHY)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "sendonce: nothing was found; the part before @ must be written as it was recorded\n"
+    assert cli("operations", "list", "--json").json == []

@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
-from sendonce.operations.glance import warnings
-from sendonce.stores.records import COUNT_CAP, Status, StopRow, WorkerRow
+from sendonce.operations.glance import alert_sentence, warnings
+from sendonce.stores.records import COUNT_CAP, AlertRow, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park
 from tests.cli.workbench import Cli
 
@@ -44,6 +44,7 @@ def test_everything_is_counted(cli: Cli) -> None:
     cli.claim(name="host:4711")
     cli.delivery("later", "null:a", "--deliver-at", "1h")
     cli.delivery("due")
+    cli("cancel", str(cli.delivery("unwanted")), "--reason", "decided")
 
     found = cli("status", "--json").json
     text = cli("status").out
@@ -55,7 +56,8 @@ def test_everything_is_counted(cli: Cli) -> None:
     assert [worker["name"] for worker in found["workers"]] == ["host:4711"]
     assert found["warnings"] == []
     assert "workers       1 alive\n                host:4711  no progress yet, seen just now" in text
-    for line in ("due now       1, the oldest for", "in doubt      1", "dead letters  1", "stopped       nothing"):
+    lines = ["due now       1, the oldest for", "in doubt      1", "dead letters  1", "completed     1 ever"]
+    for line in (*lines, "stopped       nothing"):
         assert f"  {line}" in text
 
 
@@ -85,6 +87,15 @@ def test_workers_without_progress_are_a_warning() -> None:
 )
 def test_no_warning_without_need(quiet: Status) -> None:
     assert warnings(quiet) == []
+
+
+def test_an_alert_says_when_it_was_told_and_whether_anybody_looks() -> None:
+    raised, told = NOW - timedelta(hours=3), NOW - timedelta(hours=1)
+    alert = AlertRow(name="dead_letters", message="3 wait", is_raised=True, seen=3, raised_at=raised, told_at=told)
+    sentence = "dead_letters since 2026-01-31 09:00:00 UTC (3h ago), told 1h ago: 3 wait"
+
+    assert alert_sentence(alert, status(progressed=1)) == sentence
+    assert alert_sentence(alert, status()) == f"{sentence} (nobody looks now: no worker is alive)"
 
 
 def test_counts_that_reached_their_cap_say_so() -> None:

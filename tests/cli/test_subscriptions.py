@@ -46,6 +46,7 @@ def test_pausing_twice_is_no_error(cli: Cli) -> None:
     again = cli("subscriptions", "pause", "1", "--reason", "second", "--json").json
 
     assert (again["state"], again["state_reason"]) == ("paused", "first")
+    assert [row["kind"] for row in cli("operations", "list", "--json").json] == ["pause", "add"]
 
 
 def test_a_rate_is_set_shown_and_lifted(cli: Cli) -> None:

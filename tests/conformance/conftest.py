@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.scene import Scene
+from tests.conformance.webhooking import Tenant, Webhooks, serving
+from tests.given import given_event
 from tests.provider import Provider
 from tests.servers.postgres import Server
 from tests.stores.conftest import database, postgres_template, sqlite_template
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.stores.postgres.roles import Roles, granted_roles
+from tests.stores.seeding import seed_subscriptions
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 
@@ -45,3 +49,34 @@ def backup_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     yield copy
     for server, name in copies:
         server.drop_database(name)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def webhooks(
+    request: pytest.FixtureRequest, shared_provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Webhooks]:
+    """The webhook application on an empty database, for all tests of a file."""
+    folder = tmp_path_factory.mktemp("webhooks")
+    server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
+    with serving(server, shared_provider, folder) as webhooks:
+        yield webhooks
+
+
+@pytest.fixture
+def tenant(webhooks: Webhooks) -> Tenant:
+    return webhooks.tenant()
+
+
+@pytest.fixture(scope="module")
+def roles(postgres_server: Server, postgres_template: str) -> Iterator[Roles]:
+    with granted_roles(postgres_server, postgres_template) as roles:
+        yield roles
+
+
+@pytest.fixture
+def saga(roles: Roles) -> Iterator[PostgresDatabase]:
+    """A database with the rights granted, and one saga."""
+    with roles.database() as database:
+        seed_subscriptions(database, 1)
+        given_event(database, type="order.paid", tenant="acme")
+        yield database

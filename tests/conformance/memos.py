@@ -71,7 +71,8 @@ class Memos:
         """Write memos, all at once."""
         engine = async_engine(url_of(self.database))
         try:
-            return list(await asyncio.gather(*(writing.create(engine, each) for each in wanted)))
+            made = await asyncio.gather(*(writing.create(engine, each) for each in wanted))
+            return [memo_id for memo_id, _ in made]
         finally:
             await engine.dispose()
 

@@ -13,6 +13,34 @@ from tests.stores.databases import Database, PostgresDatabase
 
 _MOVES = re.compile(r"update sendonce_deliveries\b(?:(?! where ).)*?\bset\b(?:(?! where ).)*?\bstatus = ")
 
+# What moves a saga or makes a job.
+MOVING = (
+    "update sendonce_deliveries set status = 'DeadLettered', next_attempt_at = null",
+    "update sendonce_deliveries set attempt_count = attempt_count + 1",
+    "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select 1, 1, 1, 'Leased'",
+)
+ALLOWED = (
+    "select payload from sendonce_events",
+    "select state from sendonce_subscriptions",
+    "update sendonce_deliveries set updated_at = now()",
+    "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select id, 1, 1, 'Leased'"
+    " from sendonce_deliveries",
+)
+# What the orchestrator has no right to.
+FORBIDDEN = (
+    "delete from sendonce_deliveries",
+    "delete from sendonce_attempts",
+    "update sendonce_events set payload = null",
+    "insert into sendonce_events (type, key, content_digest) values ('a', 'k', gen_random_uuid())",
+    "delete from sendonce_events",
+    "update sendonce_subscriptions set state = 'paused'",
+    "insert into sendonce_subscriptions (destination) values ('null:a')",
+    "delete from sendonce_subscription_types",
+    "select secret from sendonce_subscription_secrets",
+    "update sendonce_leases set expires_at = now()",
+    "delete from sendonce_leases",
+)
+
 
 async def given_sagas(database: Database, store: Store, amount: int = 1) -> list[int]:
     """Due deliveries, each of an event to the only subscription; their ids."""

@@ -30,6 +30,7 @@ from tests.conformance.memos import (
     address,
     app,
     check_schema,
+    document,
     driver_url,
     granted,
     memos,
@@ -97,6 +98,26 @@ async def test_M1_under_serializable_every_writer_gets_in_once_and_the_numbers_h
     if isinstance(memos.database, PostgresDatabase):
         assert tries > 12, "nobody was in another's way: this proves nothing"
         assert memos.database.one("select count(distinct idempotency_key) from email_outbox") == 12
+
+
+async def test_M1_M3_a_memo_with_the_callers_id_is_written_and_mailed_once_however_many_race(memos: Memos) -> None:
+    memo_id = uuid4()
+    wanted = [a_memo("ada@example.com", prefix="AB"[number % 2], id=str(memo_id)) for number in range(6)]
+
+    assert await memos.create(*wanted) == [memo_id] * 6
+
+    assert memos.count("memos") == memos.count("memo_messages") == memos.count("sendonce_deliveries") == 1
+    assert memos.database.one("select count(*) from memo_numbers") == 1, "no number was taken by the others"
+
+
+def test_M3_the_same_id_again_gives_the_memo_that_is_there(app: RunningMemos) -> None:
+    to, memo_id = address("ada"), str(uuid4())
+
+    first = app.write(to, id=memo_id)
+    again = app.service.post("/memos", document(to, "bob@example.com", id=memo_id))
+
+    assert (again.status, again.body["id"], again.body["memo_number"]) == (200, memo_id, first["memo_number"])
+    assert [each["recipient"] for each in again.body["messages"]] == [to]
 
 
 def test_M2_keys_and_indexes_are_made_by_versions_that_can_be_run_again_and_taken_back(memos: Memos) -> None:
@@ -274,6 +295,7 @@ def test_M9_the_address_of_a_failed_mail_is_corrected_and_what_was_before_is_kep
     assert "Dear Nora" in arrival["body"]
     again = app.service.post(f"/mails/{mail['id']}/correct", {"operator": "ada", "reason": "x", "body": "y"})
     assert again.status == 409, "it was sent"
+    assert again.body == {"error": "this mail is SENT; only one that is FAILED can be corrected"}
     log = app.database.rows("operations")[-1]
     assert (log["kind"], log["operator"], log["reason"]) == ("correct", "ada", "she has moved")
 
@@ -303,6 +325,7 @@ def test_M9_M14_a_replay_sends_the_same_mail_under_the_same_token_and_a_correcti
     assert [each["status"] for each in sent["history"]] == ["FAILED", "FAILED"]
     refused = app.service.post(f"/mails/{mail['id']}/replay", {"operator": "ada", "reason": "again"})
     assert refused.status == 409, "what was sent is not sent again by mistake"
+    assert refused.body == {"error": "this mail was sent; give even_if_sent as true to send it all the same"}
 
 
 async def test_M10_the_application_writes_memos_and_mails_but_no_state_and_others_no_memos(
@@ -335,6 +358,7 @@ async def test_M11_a_worker_runs_on_a_timer_and_for_long_and_in_several_replicas
     assert memos.statuses() == ["SENT"]
 
     with worker(memos, shared_provider) as one, worker(memos, shared_provider) as two:
+        until(lambda: one.count("slots") and two.count("slots"), "both workers to have begun")
         for number in range(4):
             await memos.create(a_memo(*(f"m{number}r{each}@example.com" for each in range(10))))
         until(lambda: set(memos.statuses()) == {"SENT"}, "all mails", 40)
@@ -379,7 +403,7 @@ def test_M13_what_was_sent_long_ago_is_archived_and_removed_and_what_failed_stay
 
     pruned = run(
         "prune", "--payloads", "0s", "--history", "0s", "--keys", "0s", "--archive", str(tmp_path / "old.jsonl"),
-        "--operator", "ada", "--reason", "a new year", env={"SENDONCE_DATABASE": url_of(app.database)},
+        "--operator", "ada", "--reason", "a new year", "--yes", env={"SENDONCE_DATABASE": url_of(app.database)},
     )  # fmt: skip
 
     assert pruned.code == 0, pruned.err

@@ -191,6 +191,43 @@ def test_R8_who_was_told_is_not_told_again_when_the_job_is_retried(reviews: Revi
         reviews.database.execute("update sendonce_deliveries set notified_at = null where status = 'Completed'")
 
 
+def test_R8_a_retry_takes_only_what_waits_for_a_person(reviews: Reviews, changelist: Changelist) -> None:
+    bad = ("bob", "eve", "joe")
+    for who in bad:
+        changelist.misbehave(who, fail="422")
+    job_id = changelist.submit(1, *bad)
+    changelist.done(job_id)
+    letters = {each["destination"]: str(each["id"]) for each in reviews.run("dead-letters", "list", "--json").json}
+    bob, eve = (letters[changelist.address(who)] for who in ("bob", "eve"))
+    moved = changelist.address("moved")
+    assert reviews.run("dead-letters", "discard", bob, "--reason", "he has left").code == 0
+    assert reviews.run("dead-letters", "correct", eve, "--to", moved, "--reason", "she has moved").code == 0
+    changelist.misbehave("joe", fail=None)
+
+    retried = changelist.retry(job_id)
+    until(lambda: changelist.counts() == {"moved": 1, "joe": 1}, "those who are told now")
+
+    assert (retried.status, retried.body["retried"]) == (200, [changelist.address("joe")])
+    assert {who: each["sent_to"] for who, each in changelist.recipients(job_id).items()} == {
+        "bob": None,
+        "eve": moved,
+        "joe": None,
+    }
+    left = changelist.retry(job_id)
+    assert (left.status, "nobody to tell again" in left.body["error"]) == (409, True)
+
+
+def test_R2_what_retention_has_removed_can_be_submitted_again(reviews: Reviews, changelist: Changelist) -> None:
+    changelist.done(changelist.submit(1, "ada"))
+    everything = [word for each in ("payloads", "history", "keys") for word in (f"--{each}", "0s")]
+    pruned = reviews.run("prune", *everything, "--reason", "a new year", "--yes")
+    assert pruned.code == 0, pruned.err
+
+    again = changelist.submit(1, "ada", title="Once more")
+
+    assert changelist.done(again)["title"] == "Once more"
+
+
 def test_R9_R18_it_is_sent_with_its_token_first_and_then_marked_in_one_write(
     reviews: Reviews, changelist: Changelist
 ) -> None:
@@ -371,13 +408,12 @@ def test_R17_R18_marked_sent_without_a_record_is_found_alerted_asked_about_and_s
     reviews.provider.control(forget=True)
     reviews.provider.control(forget=False)
 
-    found = reviews.run(*audit)
+    until(lambda: '"no_evidence": 1' in reviews.run(*audit).out, "it to be old enough to be asked about")
     before = changelist.counts()
     until(lambda: reviews.database.execute("select name from sendonce_alerts where is_raised"), "the alert")
     repaired = reviews.run(*audit, "--repair", "--reason", "the provider was restored")
     job = changelist.done(job_id)
 
-    assert '"no_evidence": 1' in found.out
     assert before == {"ada": 1}, "an audit alone sends nothing"
     assert repaired.code == 1, repaired.err
     assert job["status"] == "succeeded"

@@ -5,7 +5,6 @@ about rights, under the printed roles.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -23,63 +22,20 @@ from sendonce.engine.policies import Policies
 from sendonce.queries import load
 from sendonce.stores.ports import Store
 from sendonce.stores.postgres.grants import ROLES
-from tests.conformance.sagas import Only, Sealed, given_history, given_sagas, moving_files
-from tests.conformance.webhooking import DEFAULT_LIMIT, REFUSED, Tenant, Webhooks, serving
-from tests.given import HOLD, POLICY, WORKER, given_event, given_lease, result, settle_with
+from tests.conformance.sagas import ALLOWED, FORBIDDEN, MOVING, Only, Sealed, given_history, given_sagas, moving_files
+from tests.conformance.webhooking import DEFAULT_LIMIT, REFUSED, SAGA, Tenant, Webhooks, moment
+from tests.given import HOLD, POLICY, WORKER, given_lease, result, settle_with
 from tests.processes import ROOT, until
-from tests.provider import Provider
-from tests.servers.postgres import Server
 from tests.stores.conftest import store
 from tests.stores.databases import Database, PostgresDatabase
 from tests.stores.postgres.plans import Mode, plan_of
-from tests.stores.postgres.roles import Roles, granted_roles
-from tests.stores.seeding import seed_subscriptions
+from tests.stores.postgres.roles import Roles
 
 __all__ = ["store"]
 
 pytestmark = pytest.mark.slow
 
 MODES: tuple[Mode, ...] = ("force_generic_plan", "force_custom_plan")
-SAGA = [
-    "id", "event_id", "subscription_id", "status", "attempt_count", "next_attempt_at", "final_error_code", "created_at",
-    "updated_at",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def webhooks(
-    request: pytest.FixtureRequest, shared_provider: Provider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Webhooks]:
-    """The application on an empty database, for all tests of this file."""
-    folder = tmp_path_factory.mktemp("webhooks")
-    server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
-    with serving(server, shared_provider, folder) as webhooks:
-        yield webhooks
-
-
-@pytest.fixture(scope="module")
-def roles(postgres_server: Server, postgres_template: str) -> Iterator[Roles]:
-    with granted_roles(postgres_server, postgres_template) as roles:
-        yield roles
-
-
-@pytest.fixture
-def saga(roles: Roles) -> Iterator[PostgresDatabase]:
-    """A database with the rights granted, and one saga."""
-    with roles.database() as database:
-        seed_subscriptions(database, 1)
-        given_event(database, type="order.paid", tenant="acme")
-        yield database
-
-
-@pytest.fixture
-def tenant(webhooks: Webhooks) -> Tenant:
-    return webhooks.tenant()
-
-
-def moment(value: Any) -> datetime:
-    """A time of the view: PostgreSQL's own type, or text on SQLite."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
 def test_W1_the_view_has_the_columns_of_a_saga_and_its_times_are_utc(webhooks: Webhooks, tenant: Tenant) -> None:
@@ -192,11 +148,7 @@ def test_W6_in_the_database_only_the_orchestrator_may_move_a_saga_or_make_a_job(
 ) -> None:
     seen = roles.under(saga.url, role)
 
-    for statement in (
-        "update sendonce_deliveries set status = 'DeadLettered', next_attempt_at = null",
-        "update sendonce_deliveries set attempt_count = attempt_count + 1",
-        "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select 1, 1, 1, 'Leased'",
-    ):
+    for statement in MOVING:
         with pytest.raises(errors.InsufficientPrivilege):
             seen.execute(statement)
 
@@ -228,28 +180,10 @@ def test_W7_W17_the_orchestrators_role_touches_no_event_subscription_or_lease_an
     roles: Roles, saga: PostgresDatabase
 ) -> None:
     seen = roles.under(saga.url, "orchestrator")
-    for statement in (
-        "select payload from sendonce_events",
-        "select state from sendonce_subscriptions",
-        "update sendonce_deliveries set updated_at = now()",
-        "insert into sendonce_attempts (delivery_id, lease_id, attempt, status) select id, 1, 1, 'Leased'"
-        " from sendonce_deliveries",
-    ):
+    for statement in ALLOWED:
         seen.execute(statement)
 
-    for statement in (
-        "delete from sendonce_deliveries",
-        "delete from sendonce_attempts",
-        "update sendonce_events set payload = null",
-        "insert into sendonce_events (type, key, content_digest) values ('a', 'k', gen_random_uuid())",
-        "delete from sendonce_events",
-        "update sendonce_subscriptions set state = 'paused'",
-        "insert into sendonce_subscriptions (destination) values ('null:a')",
-        "delete from sendonce_subscription_types",
-        "select secret from sendonce_subscription_secrets",
-        "update sendonce_leases set expires_at = now()",
-        "delete from sendonce_leases",
-    ):
+    for statement in FORBIDDEN:
         with pytest.raises(errors.InsufficientPrivilege):
             seen.execute(statement)
 
@@ -259,7 +193,7 @@ def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webho
     tenant.behave(fail="503:first:1", late="1s")
     event_id = tenant.publish()
     delivery_id = tenant.delivery(event_id)["id"]
-    until(lambda: jobs(webhooks, delivery_id)[1:] == ["Leased"], "the second attempt")
+    until(lambda: webhooks.jobs(delivery_id)[1:] == ["Leased"], "the second attempt")
 
     with pytest.raises(REFUSED):
         webhooks.database.execute(
@@ -270,19 +204,12 @@ def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webho
         )
     tenant.ended(event_id)
 
-    assert jobs(webhooks, delivery_id) == ["Failed", "Completed"]
+    assert webhooks.jobs(delivery_id) == ["Failed", "Completed"]
     with pytest.raises(REFUSED):
         webhooks.database.execute(
             "update sendonce_attempts set status = 'Leased', outcome = null, finished_at = null where delivery_id = ?",
             delivery_id,
         )
-
-
-def jobs(webhooks: Webhooks, delivery_id: int) -> list[str]:
-    rows = webhooks.database.execute(
-        "select status from sendonce_attempts where delivery_id = ? order by attempt", delivery_id
-    )
-    return [row[0] for row in rows]
 
 
 async def test_W9_a_job_is_made_when_it_is_due_and_never_after_the_end(database: Database, store: Store) -> None:

@@ -30,7 +30,8 @@ def test_M13_content_goes_first_and_the_key_is_kept_for_its_window(scene: Scene)
     scene.publish(scene.recognised, 3)
     scene.work()
 
-    ran = scene.run("prune", "--payloads", "0s", "--history", "0s", "--keys", "1d", "--reason", "test", "--json")
+    windows = ("--payloads", "0s", "--history", "0s", "--keys", "1d")
+    ran = scene.run("prune", *windows, "--reason", "test", "--yes", "--json")
     assert (ran.json["contents"], ran.json["deliveries"], ran.json["events"]) == (3, 3, 0)
     scene.publish(scene.recognised, 3)
 
@@ -44,7 +45,7 @@ def test_M13_everything_is_archived_before_it_goes(scene: Scene, tmp_path: Path)
     archive = tmp_path / "old.jsonl.gz"
     windows = ("--payloads", "never", "--history", "0s", "--keys", "0s")
 
-    scene.run("prune", *windows, "--archive", str(archive), "--reason", "test")
+    scene.run("prune", *windows, "--archive", str(archive), "--reason", "test", "--yes")
 
     lines = [json.loads(line) for line in gzip.decompress(archive.read_bytes()).splitlines()]
     assert {json.loads(line["event"]["payload"])["review"] for line in lines} == set(range(7))

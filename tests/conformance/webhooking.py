@@ -22,6 +22,10 @@ REFUSED = (sqlite3.DatabaseError, psycopg.DatabaseError)
 CLOSED = {"Completed", "DeadLettered"}
 DEFAULT_LIMIT = 4
 ORDER = {"order": 1}
+SAGA = [
+    "id", "event_id", "subscription_id", "status", "attempt_count", "next_attempt_at", "final_error_code", "created_at",
+    "updated_at",
+]  # fmt: skip
 _numbers = count(1)
 
 _SETTINGS = f"""
@@ -39,6 +43,11 @@ longest_delay = "100ms"
 jitter = 0
 timeout = "3s"
 """
+
+
+def moment(value: Any) -> datetime:
+    """A time of the view: PostgreSQL's own type, or text on SQLite."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
 class Webhooks:
@@ -79,6 +88,13 @@ class Webhooks:
             datetime.now(UTC).isoformat(),
         )
         return Tenant(self, name, key)
+
+    def jobs(self, delivery_id: int) -> list[str]:
+        """The states of a saga's jobs, in their order."""
+        rows = self.database.execute(
+            "select status from sendonce_attempts where delivery_id = ? order by attempt", delivery_id
+        )
+        return [row[0] for row in rows]
 
     def saga(self, delivery_id: int) -> dict[str, Any]:
         """A row of the document's table."""

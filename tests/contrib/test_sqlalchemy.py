@@ -12,9 +12,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sendonce import ConfigError, Outbox, StoreBusy
+from sendonce import CommitUnknown, ConfigError, Outbox, StoreBusy
+from sendonce.compose import migrate
 from sendonce.contrib import sqlalchemy as contrib
-from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing
+from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing, reading
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
 SERIALIZABLE = "SERIALIZABLE"
@@ -218,3 +219,109 @@ async def test_a_wrong_address_or_number_of_tries_is_told(engine: AsyncEngine) -
         async_engine("mysql://localhost/shop")
     with pytest.raises(ConfigError, match="at least 1"):
         await in_transaction(engine, read, tries=0)
+    for level in ("SNAPSHOT", "AUTOCOMMIT"):
+        with pytest.raises(ConfigError, match=f"SERIALIZABLE, not '{level}'"):
+            await in_transaction(engine, read, isolation_level=level)
+        with pytest.raises(ConfigError, match=f"SERIALIZABLE, not '{level}'"):
+            async with reading(engine, isolation_level=level):
+                pass
+
+
+async def test_a_connection_that_is_lost_while_committing_is_not_nothing_written(
+    engine: AsyncEngine, database: Database
+) -> None:
+    if engine.dialect.name != "postgresql":
+        pytest.skip("a file has no connection to lose")
+    tries = 0
+
+    async def cut_off(connection: AsyncConnection) -> int:
+        pid = (await connection.execute(text("select pg_backend_pid()"))).scalar_one()
+        database.execute("select pg_terminate_backend(?, 5000)", pid)
+        return int(pid)
+
+    async def cut_off_at_the_end(connection: AsyncConnection) -> None:
+        nonlocal tries
+        tries += 1
+        await write(connection, 7)
+        await cut_off(connection)
+
+    async def cut_off_before(connection: AsyncConnection) -> None:
+        await cut_off(connection)
+        await write(connection, 7)
+
+    with pytest.raises(CommitUnknown, match="it may have been written; look before you try again"):
+        await in_transaction(engine, cut_off_at_the_end)
+    with pytest.raises(StoreBusy):
+        await in_transaction(engine, cut_off_before)
+
+    assert tries == 1
+    assert await in_transaction(engine, read) == 0, "the pool has a connection that works"
+
+
+async def test_what_the_database_refuses_at_the_commit_was_not_written(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(
+            text("create table late (account integer references accounts (id) deferrable initially deferred)")
+        )
+
+    async def work(connection: AsyncConnection) -> None:
+        await write(connection, 7)
+        await connection.execute(text("insert into late (account) values (3)"))
+
+    with pytest.raises(IntegrityError):
+        await in_transaction(engine, work)
+
+    assert await in_transaction(engine, read) == 0
+
+
+async def test_a_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEngine) -> None:
+    async def mistaken(connection: AsyncConnection) -> None:
+        await connection.execute(text("select :value from nowhere"), {"value": "hunter2"})
+
+    with pytest.raises(DBAPIError, match="nowhere") as written:
+        await in_transaction(engine, mistaken)
+    with pytest.raises(DBAPIError, match="nowhere") as read:
+        async with reading(engine) as connection:
+            await mistaken(connection)
+
+    assert "hunter2" not in f"{written.value}{read.value}"
+
+
+async def test_what_passes_by_itself_is_busy_for_reads_and_writes(database: Database, tmp_path: Path) -> None:
+    assert isinstance(database, SqliteDatabase | PostgresDatabase)
+    full = async_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    away = "postgresql://x@127.0.0.1:1/x" if isinstance(database, PostgresDatabase) else f"sqlite:///{tmp_path}/no/a.db"
+    gone = async_engine(away)
+    async with full.connect():
+        for engine in (full, gone):
+            with pytest.raises(StoreBusy):
+                await in_transaction(engine, read)
+            with pytest.raises(StoreBusy):
+                async with reading(engine) as connection:
+                    await read(connection)
+    await full.dispose()
+    await gone.dispose()
+
+
+async def test_reads_see_one_moment_and_wait_for_no_writer(engine: AsyncEngine, database: Database) -> None:
+    with database.connection() as writer:
+        writer.execute("update accounts set amount = 5 where id = 1")
+        async with asyncio.timeout(5), reading(engine, isolation_level="REPEATABLE READ") as connection:
+            first = await read(connection)
+            if isinstance(database, PostgresDatabase):
+                writer.commit()
+            second = await read(connection)
+
+    assert (first, second) == (0, 0)
+    async with reading(engine) as connection:
+        assert await read(connection) == 5
+
+
+async def test_it_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/50%41 off+.db"
+    await migrate(url)
+    engine = async_engine(url)
+
+    async with reading(engine) as connection:
+        assert (await connection.execute(text("select count(*) from sendonce_events"))).scalar_one() == 0
+    await engine.dispose()

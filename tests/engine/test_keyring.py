@@ -19,7 +19,7 @@ from sendonce.stores.ports import Store
 from sendonce.stores.records import SecretRow
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Told, serving
-from tests.stores.databases import Database
+from tests.stores.databases import Database, SqliteDatabase
 
 KEY = new_key()
 SEALER = Sealer([KEY])
@@ -226,3 +226,18 @@ async def test_credentials_do_not_show(sqlite_store: Store) -> None:
 
     assert "token-7" not in shown
     assert repr(key_of(SECRET)) not in shown
+
+
+async def test_whatever_goes_wrong_with_one_secret_nobody_hangs(database: Database, store: Store) -> None:
+    good, bad = await subscribe(store, Secrets(signing=SECRET)), await subscribe(store, Secrets(signing=SECRET))
+    counting = Counting(store)
+    counting.errors = [RuntimeError("a bug")]
+    keyring = SubscriptionKeyring(counting, SEALER, seconds=0)
+    broken = await asyncio.wait_for(keyring.of(bad), 10)
+
+    if isinstance(database, SqliteDatabase):  # which stores a text where bytes belong
+        database.execute("update sendonce_subscription_secrets set secret = 'plain:x' where subscription_id = ?", bad)
+    answers = await asyncio.wait_for(asyncio.gather(keyring.of(bad), keyring.of(good)), 10)
+
+    assert isinstance(broken, Deferred)
+    assert parts(answers[1])[0] == (key_of(SECRET),)

@@ -99,7 +99,7 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
         ),
         ("[mail]\n", '[mail] sender is missing; write sender = "Shop <shop@example.com>", or set SENDONCE_MAIL_SENDER'),
         ('[mail]\nthrough = "pigeon"\n', "[mail] through must be one of smtp, postmark, resend, not 'pigeon'"),
-        (MAIL, '[smtp] url is missing; write url = "smtp://shop@mail.example.com:587", or set SENDONCE_SMTP_URL'),
+        (MAIL, '[smtp] url is missing; write url = "smtp://shop:PASSWORD@mail.example.com:587", or set'),
         (f'{MAIL}[smtp]\nurl = "mail.example.com"\n', "[smtp]: the smtp url must be like smtp://"),
         (
             f'{MAIL}[smtp]\nurl = "smtp://mail.example.com"\npool = 0\n',

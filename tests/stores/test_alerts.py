@@ -124,6 +124,9 @@ async def test_what_needs_people_is_counted(database: Database, store: Store) ->
     readings = await store.readings(HOUR)
 
     assert (readings.dead_letters, readings.in_doubt) == (3, 1)
+    [waiting] = given_due_deliveries(database, 1)
+    await store.cancel([waiting], operator="ada", reason="decided")
+    assert (await store.readings(HOUR)).dead_letters == 3, "what a person has cancelled waits for nobody"
     assert readings.oldest_due_at is not None
     assert readings.now - readings.oldest_due_at >= timedelta(minutes=6)
 

@@ -194,16 +194,47 @@ async def test_the_log_says_who_and_why_and_never_whom(database: Database, store
     assert "lovelace" not in repr(rows)
 
 
-async def test_a_count_changes_nothing(database: Database, store: Store) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_count_changes_nothing_and_says_what_comes_of_it(
+    database: Database, store: Store, shared: bool
+) -> None:
     await given_sent(database, store, ADA, "null:b")
+    given_event(database, to=ADA)
+    await given_lease(store)
     given_event(database, to=ADA)
     before = [database.rows(name) for name in ("events", "contents", "deliveries", "attempts", "operations")]
 
-    done = [each async for each in count(store, TO_ADA)][-1]
+    done = [each async for each in count(store, TO_ADA, shared=shared)][-1]
 
-    assert done.erased == Erased(events=2, payloads=1, deliveries=2, kept=1)
+    payloads, kept = (2, 0) if shared else (1, 1)
+    assert done.erased == Erased(events=2, payloads=payloads, contents=2, deliveries=2, kept=kept, busy=1)
     assert done.cancelled == 1
     assert [database.rows(name) for name in ("events", "contents", "deliveries", "attempts", "operations")] == before
+    assert await erased(store, TO_ADA, shared=shared) == done
+
+
+@pytest.mark.parametrize("asked", ["mailto:ada@exmaple.com", "mailto:ada@example.com", "mailto:ada@example.org"])
+async def test_what_was_corrected_is_erased_under_every_address(database: Database, store: Store, asked: str) -> None:
+    given_event(database, to=[Email("ada@exmaple.com", subject="Hello", text="Dear Ada"), BOB])
+    for address in ("mailto:ada@example.com", "mailto:ada@example.org"):
+        lease = await given_lease(store)
+        await settle_with(store, lease, Refused("550", "no such user ada"))
+        old = max(row["id"] for row in database.rows("deliveries") if row["destination"].startswith("mailto:ada"))
+        await store.correct(old, content=None, destination=address, operator="ada", reason="typo")
+    await settle_with(store, await given_lease(store), Delivered("n", response="thanks, ada"))
+
+    done = await erased(store, Person(destination=asked))
+
+    assert done.erased == Erased(events=1, payloads=1, contents=3, deliveries=3)
+    assert [row["content"] for row in database.rows("contents") if "Ada" in (row["content"] or "")] == []
+    assert sum("Dear Bob" in (row["content"] or "") for row in database.rows("contents")) == 1
+    assert [row["response"] for row in database.rows("attempts") if row["response"]] == []
+
+
+async def test_who_is_not_found_leaves_no_row_in_the_log(database: Database, store: Store) -> None:
+    await erased(store, TO_ADA)
+
+    assert database.rows("operations") == []
 
 
 async def test_a_finished_attempt_lets_only_what_was_said_be_taken_away(database: Database, store: Store) -> None:

@@ -83,7 +83,9 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
         "r-rate": f"rate {named}",
         "r-policy": f"policy {named}",
         "r-types": f"types {named}",
-        **{f"r-{state}": f"{state} {named}" for state in ("paused", "active", "removed")},
+        "r-paused": f"pause {named}",
+        "r-active": f"resume {named}",
+        "r-removed": f"remove {named}",
     }
 
 

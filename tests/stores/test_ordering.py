@@ -162,3 +162,10 @@ async def test_one_event_to_10_000_subscriptions_is_10_000_deliveries(database: 
         [result(lease, (Delivered("n"), Failed("503"), Refused("410"))[n % 3], of=n) for n in range(500)]
     )
     assert len(await store.undelivered("acme", limit=1000)) == 1000
+
+
+async def test_what_waits_again_while_its_lease_is_still_there_is_listed_once(database: Database, store: Store) -> None:
+    delivery_id = given_due_delivery(database)
+    await settle_with(store, await given_lease(store), Failed("503"))
+
+    assert [row.id for row in await store.undelivered(None)] == [delivery_id]

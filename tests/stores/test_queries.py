@@ -25,7 +25,7 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "open_generations": {"open_generation"},
 }
 # Locks; SQLite has one writer.
-ONLY_POSTGRES = {"lock_events", "held_events", "lock_deliveries", "lock_operation", "still_open"}
+ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"}
 # The writing parts of cancel and of rolling up counters, a step of doubt, and the migrator's bookkeeping.
 ONLY_SQLITE = {
     "add_cancelled",

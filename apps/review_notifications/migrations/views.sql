@@ -16,11 +16,16 @@ select q.id,
 create view review_notifications as
 select q.id as job_id, q.subject as changelist_id,
        case when r.destination like 'mailto:%' then substr(r.destination, 8) else r.destination end as recipient,
+       case when r.sent_to = r.destination then null
+            when r.sent_to like 'mailto:%' then substr(r.sent_to, 8) else r.sent_to end as sent_to,
        q.version as review_version, r.is_required as required,
        case r.status when 'Completed' then 'sent' when 'DeadLettered' then 'failed' when 'InProgress' then 'sending'
                      else 'pending' end as status,
        moment(r.notified_at) as notified_at, r.notification_id, r.final_error_code as last_error,
-       r.attempt_count as attempts, r.delivery_id
+       r.attempt_count as attempts, r.delivery_id,
+       (select z.id
+          from sendonce_dead_letters z
+         where z.delivery_id = r.delivery_id and z.closed_at is null) as dead_letter_id
   from sendonce_requests q
   join sendonce_recipient_states r on r.request_id = q.id
  where q.type = 'review.finished' and q.tenant = '';

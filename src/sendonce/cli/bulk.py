@@ -1,15 +1,17 @@
 """Requeue, replay or cancel by filter: count, ask, and do it with a bar; Ctrl-C pauses it."""
 
 import argparse
+import json
 import sys
 from typing import TYPE_CHECKING
 
-from sendonce.cli.failures import WrongUse
+from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.output import say, say_json, warn
 from sendonce.cli.progress import Bar, progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.operations import bulk
+from sendonce.operations.plain import plain
 from sendonce.operations.wording import counted
 from sendonce.stores.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
 from sendonce.stores.selections import Selection
@@ -26,15 +28,11 @@ def run_bulk(args: argparse.Namespace, kind: str, wanted: Selection) -> int:
     operator = operator_of(args)
     if args.dry_run:
         planned = with_store(args, lambda store: bulk.plan(store, kind, wanted))
-        if args.json:
-            say_json({**_as_dict(planned), "dry_run": True})
-        else:
-            _say_plan(planned)
+        _say_plan(planned, as_json=args.json)
         return 0
-    if not args.yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise WrongUse("nobody can be asked here: count first with --dry-run, then add --yes")
-    operation = with_store(args, lambda store: _begin(store, args, kind, wanted, operator))
-    return 1 if operation is None else say_outcome(operation, as_json=args.json)
+    if not args.yes:
+        check_terminal()
+    return with_store(args, lambda store: _begin(store, args, kind, wanted, operator))
 
 
 async def drive(store: "Store", operation: OperationRow, operator: str) -> OperationRow:
@@ -58,11 +56,13 @@ async def drive(store: "Store", operation: OperationRow, operator: str) -> Opera
 def say_outcome(operation: OperationRow, *, as_json: bool) -> int:
     """What has become of it; 1 when it has not come to its end."""
     if as_json:
-        say_json(operation)
+        say_json(as_dict(operation))
     else:
         noun = ("dead letter", "dead letters") if operation.kind == REQUEUE else ("delivery", "deliveries")
         done = f"{counted(operation.affected, *noun)} {_DONE[operation.kind]}"
         say(f"operation {operation.id}: {done}{_skipped(operation)}")
+        if operation.skipped:
+            say("skipped is what may have arrived, has nothing to send any more, or has changed meanwhile")
         if operation.state == PAUSED:
             say(f"it was paused; go on with: sendonce operations resume {operation.id}")
         elif operation.state != DONE:
@@ -70,49 +70,56 @@ def say_outcome(operation: OperationRow, *, as_json: bool) -> int:
     return 0 if operation.state == DONE else 1
 
 
-async def _begin(
-    store: "Store", args: argparse.Namespace, kind: str, wanted: Selection, operator: str
-) -> OperationRow | None:
-    if not args.yes:
+def as_dict(operation: OperationRow) -> dict[str, object]:
+    """For JSON: the row, with its filter as an object."""
+    shown = plain(operation)
+    row = shown if isinstance(shown, dict) else {}
+    return {**row, "filter": None if operation.filter is None else json.loads(operation.filter)}
+
+
+async def _begin(store: "Store", args: argparse.Namespace, kind: str, wanted: Selection, operator: str) -> int:
+    if not args.yes or not await bulk.matches(store, kind, wanted):
         planned = await bulk.plan(store, kind, wanted)
-        _say_plan(planned)
-        if not planned.affected or not _agrees():
-            say("nothing was done")
-            return None
+        _say_plan(planned, as_json=args.json and args.yes)
+        if args.yes or not planned.affected or not agrees():
+            if not args.json:
+                say("nothing was done")
+            return 1 if planned.matching else 0
     operation = await bulk.begin(
         store, kind, wanted, operator=operator, reason=args.reason, rate=args.rate or DEFAULT_RATE
     )
     if not args.json:
         say(f"operation {operation.id} has begun; pause it with: sendonce operations pause {operation.id}")
         sys.stdout.flush()
-    return await drive(store, operation, operator)
+    return say_outcome(await drive(store, operation, operator), as_json=args.json)
 
 
-def _agrees() -> bool:
-    try:
-        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
-
-
-def _say_plan(planned: "Planned") -> None:
-    say(f"{planned.matching:,} match: {planned.subject}")
+def _say_plan(planned: "Planned", *, as_json: bool) -> None:
+    if as_json:
+        say_json({**_counts(planned), "dry_run": True})
+        return
+    say(f"{planned.matching:,} match: {planned.subject}" if planned.matching else f"nothing matches: {planned.subject}")
     if planned.may_have_arrived:
         arrived = f"{planned.may_have_arrived:,} of them have arrived already, or may have"
         say(
             f"{arrived}: " + ("done all the same" if planned.even_if_sent else "skipped, unless you add --even-if-sent")
         )
-    say(f"{planned.affected:,} would be {_DONE[planned.kind]}")
+    if planned.cancelled:
+        anyway = "add --given-up-as cancelled" if planned.kind == REQUEUE else "name their ids"
+        say(f"{planned.cancelled:,} more, which a person has cancelled, would be left out; to send them, {anyway}")
+    if planned.matching:
+        say(f"{planned.affected:,} would be {_DONE[planned.kind]}")
 
 
-def _as_dict(planned: "Planned") -> dict[str, object]:
+def _counts(planned: "Planned") -> dict[str, object]:
     return {
         "kind": planned.kind,
         "subject": planned.subject,
         "matching": planned.matching,
         "may_have_arrived": planned.may_have_arrived,
-        "skipped": planned.skipped,
-        "affected": planned.affected,
+        "cancelled": planned.cancelled,
+        "would_skip": planned.skipped,
+        "would_affect": planned.affected,
     }
 
 
@@ -122,4 +129,4 @@ def _part(operation: OperationRow) -> float:
 
 
 def _skipped(operation: OperationRow) -> str:
-    return f", {operation.skipped:,} skipped because they may have arrived" if operation.skipped else ""
+    return f", {operation.skipped:,} skipped" if operation.skipped else ""

@@ -85,7 +85,11 @@ def _show(path: "Path | None", rows: "list[InForce]", *, defaults: bool) -> None
     say(f"settings file: {path or 'none; there is no sendonce.toml here, and none was named'}")
     show_table(
         ("SETTING", "VALUE", "FROM"),
-        [[Cell(each.setting), Cell(each.value), Cell(each.origin, "dim")] for each in rows],
+        [[Cell(each.setting), Cell(_text(each.value)), Cell(each.origin, "dim")] for each in rows],
     )
     if not defaults:
         say(paint("everything else has its default; see: sendonce config --defaults", "dim"))
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

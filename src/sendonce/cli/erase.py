@@ -45,14 +45,15 @@ def run(args: argparse.Namespace) -> int:
     done = with_store(args, lambda store: _run(store, person, args, operator, acts=acts))
     if args.json:
         say_json({"erased": done.erased, "cancelled": done.cancelled, "dry_run": not acts})
-    elif acts:
-        _say(done, with_shared=args.shared)
-    else:
-        _say_counts(done)
+    elif done.has_found:
+        _say(done, with_shared=args.shared, would=not acts)
+    if not done.has_found:
+        warn(f"nothing was found{_hint(args.destination)}")
+        return 0 if args.dry_run else 1
     if not acts and not args.dry_run:
         warn("nothing was erased: it cannot be undone, so add --yes to do it")
         return 1
-    return 1 if done.erased.busy else 0
+    return 1 if acts and done.erased.busy else 0
 
 
 async def _run(store: "Store", person: "Person", args: argparse.Namespace, operator: str, *, acts: bool) -> "Erasing":
@@ -61,7 +62,7 @@ async def _run(store: "Store", person: "Person", args: argparse.Namespace, opera
     from sendonce.operations.erase import Erasing, count, erase
     from sendonce.stores.upkeep import Erased
 
-    steps = count(store, person)
+    steps = count(store, person, shared=args.shared)
     if acts:
         steps = erase(store, person, shared=args.shared, operator=operator, reason=args.reason)
     done = Erasing(Erased(), 0, 0)
@@ -74,30 +75,26 @@ async def _run(store: "Store", person: "Person", args: argparse.Namespace, opera
     return done
 
 
-def _say(done: "Erasing", *, with_shared: bool) -> None:
-    erased = done.erased
+def _say(done: "Erasing", *, with_shared: bool, would: bool) -> None:
+    erased, be = done.erased, "would be " if would else ""
     if done.cancelled:
-        say(f"{counted(done.cancelled, 'open delivery', 'open deliveries')} cancelled")
+        say(f"{counted(done.cancelled, 'open delivery', 'open deliveries')} {be}cancelled")
     blanked = f"{counted(erased.payloads, 'payload')} and {counted(erased.contents, 'content')} of their own"
     answered = counted(erased.deliveries, "delivery", "deliveries")
-    say(f"{counted(erased.events, 'event')}: {blanked} blanked, and what was answered to {answered}")
-    say("that they were sent is kept, address and all, until retention deletes it")
+    say(f"{counted(erased.events, 'event')}: {blanked} {be}blanked, and what was answered to {answered}")
+    if not would:
+        say("that they were sent is kept, address and all, until retention deletes it")
     if erased.kept:
         again = (
             "others still need it: run it again later"
             if with_shared
             else "others share it: to blank it too, add --shared"
         )
-        warn(f"{counted(erased.kept, 'payload')} kept, because {again}")
+        warn(f"{counted(erased.kept, 'payload')} {be}kept, because {again}")
     if erased.busy:
-        warn(f"{counted(erased.busy, 'event')} left for now, because something of it is being sent: run it again")
+        warn(f"{counted(erased.busy, 'event')} {be}left for now, because something of it is being sent: run it again")
 
 
-def _say_counts(done: "Erasing") -> None:
-    erased = done.erased
-    say(f"{counted(erased.events, 'event')} with {counted(erased.deliveries, 'delivery', 'deliveries')}")
-    say(f"{counted(erased.payloads, 'payload')} would be blanked")
-    if erased.kept:
-        say(f"{counted(erased.kept, 'payload')} would be kept without --shared, because others were sent the same")
-    if done.cancelled:
-        say(f"{counted(done.cancelled, 'open delivery', 'open deliveries')} would be cancelled")
+def _hint(destination: str | None) -> str:
+    """The part of an address before the @ may mean somebody else in another spelling, so it is kept as it is."""
+    return "; the part before @ must be written as it was recorded" if "@" in (destination or "") else ""

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sendonce.cli import values
-from sendonce.cli.bulk import drive, say_outcome
+from sendonce.cli.bulk import as_dict, drive, say_outcome
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
 from sendonce.cli.nouns import add_noun, run_verb
@@ -18,12 +18,11 @@ from sendonce.cli.settings import operator_of
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.operations import bulk
 from sendonce.operations.find import LARGEST_ID
-from sendonce.stores.bulk import CANCELLED, DONE, PAUSED, RUNNING, OperationRow
+from sendonce.stores.bulk import PAUSED, RUNNING, STATES, OperationRow
 
 if TYPE_CHECKING:
     from sendonce.stores.ports import Store
 
-_STATES = (RUNNING, PAUSED, DONE, CANCELLED)
 _COLOURS = {RUNNING: "green", PAUSED: "yellow"}
 _WALK = {"first_id", "last_id", "upper_id", "looked", "skipped", "rate", "filter", "updated_at"}
 
@@ -49,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_list(parser: Parser) -> None:
-    parser.add_argument("--state", choices=_STATES, help="only these")
+    parser.add_argument(
+        "--state", type=values.operation_state, metavar="STATE", help=f"only these: {', '.join(STATES)}"
+    )
     parser.add_argument(
         "--before", type=values.row_id, default=LARGEST_ID, metavar="ID", help="only older ones than this one"
     )
@@ -81,7 +82,7 @@ def _add_id(parser: Parser) -> None:
 def _list(args: argparse.Namespace) -> int:
     rows = with_store(args, lambda store: store.operations(before=args.before, state=args.state, limit=args.limit))
     if args.json:
-        say_json(rows)
+        say_json([as_dict(each) for each in rows])
     elif not rows:
         say("no operations match")
     else:
@@ -110,7 +111,7 @@ def _table(rows: Sequence[OperationRow]) -> None:
 def _show(args: argparse.Namespace) -> int:
     operation = with_store(args, lambda store: bulk.find(store, args.id))
     if args.json:
-        say_json(operation)
+        say_json(as_dict(operation))
         return 0
     names = [field.name for field in fields(operation) if operation.filter is not None or field.name not in _WALK]
     show_fields([(name, getattr(operation, name)) for name in names], now())
@@ -143,7 +144,7 @@ async def _go_on(store: "Store", args: argparse.Namespace, operator: str) -> Ope
 
 def _say(args: argparse.Namespace, operation: OperationRow, sentence: str) -> int:
     if args.json:
-        say_json(operation)
+        say_json(as_dict(operation))
     else:
         say(sentence)
     return 0

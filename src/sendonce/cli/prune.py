@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sendonce.cli import values
+from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_json, add_operator
@@ -47,6 +48,7 @@ def add(subparsers: Subparsers) -> None:
         )
     parser.add_argument("--archive", metavar="FILE", help="first write it there, as JSON lines; compressed for .gz")
     parser.add_argument("--dry-run", action="store_true", help="count it, and remove nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask before: it cannot be undone")
     add_operator(parser, reason_required=True)
     add_json(parser)
 
@@ -56,6 +58,12 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("a dry run archives nothing; leave out --archive or --dry-run")
     settings = _settings(args)
     operator = operator_of(args)
+    if not args.dry_run and not args.yes:
+        check_terminal()
+        say(f"what has ended is removed for good: {_about(settings)}")
+        if not agrees():
+            say("nothing was done")
+            return 1
     done, archived = with_store(args, lambda store: _prune(store, settings, args, operator))
     if args.json:
         counts = {"contents": done.contents, "deliveries": done.deliveries, "events": done.events, "rest": done.rest}
@@ -83,6 +91,14 @@ def _settings(args: argparse.Namespace) -> "RetentionSettings":
         raise WrongUse(str(error)) from None
 
 
+def _about(settings: "RetentionSettings") -> str:
+    """payloads 30d, history 90d, keys never."""
+    from sendonce.domain.durations import format_duration
+
+    ages = {name: getattr(settings, name) for name in _WINDOWS}
+    return ", ".join(f"{name} {'never' if age is None else format_duration(age)}" for name, age in ages.items())
+
+
 async def _prune(
     store: "Store", settings: "RetentionSettings", args: argparse.Namespace, operator: str
 ) -> "tuple[Progress, int]":
@@ -91,7 +107,13 @@ async def _prune(
     from sendonce.operations.archive import ArchiveFile
     from sendonce.operations.prune import Plan
 
-    plan = Plan(ages=settings.stages, workers=settings.workers, operations=settings.operations, batch=settings.batch)
+    plan = Plan(
+        about=_about(settings),
+        ages=settings.stages,
+        workers=settings.workers,
+        operations=settings.operations,
+        batch=settings.batch,
+    )
     if not args.archive:
         return await _run(store, plan, args, operator, None), 0
     file = ArchiveFile(Path(args.archive))

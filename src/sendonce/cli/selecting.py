@@ -27,7 +27,12 @@ def add_selection(parser: Parser, what: str, *, given_up_as: bool = False) -> No
     parser.add_argument("--tenant", type=values.tenant, metavar="NAME", help="of this tenant")
     if given_up_as:
         reasons = ", ".join(ReasonClass)
-        parser.add_argument("--given-up-as", type=values.reason_class, metavar="CLASS", help=f"as one of: {reasons}")
+        parser.add_argument(
+            "--given-up-as",
+            type=values.reason_class,
+            metavar="CLASS",
+            help=f"as one of: {reasons}; what was cancelled is left out unless you say so here",
+        )
     for name, side in (("since", "not before"), ("until", "before")):
         parser.add_argument(
             f"--{name}", type=values.past, metavar="WHEN", help=f"{side} 30m, 2h, 3d ago, or an ISO time (UTC)"

@@ -63,7 +63,7 @@ def _lines(status: Status, held: list[HeldBack]) -> None:
     _line("in doubt", _count(status.in_doubt), "yellow" if status.in_doubt else None)
     _line("parked", _count(status.parked), "yellow" if status.parked else None)
     _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
-    _line("completed", f"{status.completed:,}")
+    _line("completed", f"{status.completed:,} ever")
     for stop in status.stops:
         _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:

@@ -13,9 +13,10 @@ from sendonce.domain.events import LONGEST_TENANT, check_pattern, check_type
 from sendonce.domain.rates import parse_rate
 from sendonce.domain.requests import RequestStatus
 from sendonce.domain.texts import MESSAGE_LENGTH
-from sendonce.errors import SendonceError
+from sendonce.errors import BadEvent, SendonceError
 from sendonce.operations.find import is_id
 from sendonce.operations.scopes import check_destination
+from sendonce.stores.bulk import STATES
 
 Answer = TypeVar("Answer")
 LARGEST_LIMIT = 10_000
@@ -47,6 +48,12 @@ def request_status(text: str) -> RequestStatus:
         return RequestStatus(text.lower().replace("-", "_"))
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(RequestStatus)}") from None
+
+
+def operation_state(text: str) -> str:
+    if text.lower() not in STATES:
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(STATES)}")
+    return text.lower()
 
 
 def past(text: str) -> datetime:
@@ -120,7 +127,10 @@ def event_type(text: str) -> str:
 
 def type_pattern(text: str) -> str:
     """A type, or a family like order.*"""
-    return _checked(check_pattern, text)
+    try:
+        return check_pattern(text)
+    except BadEvent:
+        raise ArgumentTypeError(f"{text!r} is neither an event type nor a family like order.* or *") from None
 
 
 def destination(text: str) -> str:

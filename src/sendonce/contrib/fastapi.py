@@ -9,7 +9,17 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel
 from starlette.exceptions import HTTPException
 
-from sendonce import KeyReused, NotAllowed, NotFound, PublishError, RerunRefused, SendonceError, StoreBusy, StoreError
+from sendonce import (
+    CommitUnknown,
+    KeyReused,
+    NotAllowed,
+    NotFound,
+    PublishError,
+    RerunRefused,
+    SendonceError,
+    StoreBusy,
+    StoreError,
+)
 
 BUSY_SECONDS = "2"
 
@@ -26,12 +36,29 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "There is no such thing"},
     409: {"model": Problem, "description": "The rules forbid it"},
     422: {"model": Problem, "description": "Something in the request is wrong"},
-    503: {"model": Problem, "description": "The database cannot answer now; try again"},
+    503: {"model": Problem, "description": "The database cannot answer now; without Retry-After it may have been done"},
+}
+
+# Where the library's own sentence speaks of its arguments in Python, which callers over HTTP do not have.
+_FOR_CALLERS: dict[type[Exception], str] = {
+    KeyReused: "the key was used before, for different content; use a key of its own",
+    RerunRefused: "the newest version is another: a lower one is not sent any more, a higher one only as a rerun",
+}
+# Where Pydantic's own sentence shows a pattern or speaks of its steps: the words for each kind of fault.
+_WORDS = {
+    "string_pattern_mismatch": "it is not written as expected",
+    "string_too_short": "it is too short: at least {min_length}",
+    "string_too_long": "it is too long: at most {max_length}",
+    "too_short": "it is too short: at least {min_length}",
+    "too_long": "it is too long: at most {max_length}",
 }
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Answer every mistake of a caller with 4xx and one sentence, and a busy database with 503 and Retry-After."""
+    """Answer every mistake of a caller with 4xx and one sentence, and a database that cannot answer with 503.
+
+    With Retry-After the same request may be made again; without it, it may have been done.
+    """
     app.add_exception_handler(SendonceError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -59,9 +86,11 @@ Line: TypeAlias = Annotated[str, AfterValidator(_on_one_line)]
 async def _ours(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, StoreBusy):
         return _problem(503, "the database cannot answer now; try again", {"retry-after": BUSY_SECONDS})
+    if isinstance(error, CommitUnknown):
+        return _problem(503, "the database was lost while this was written: it may be done; look before you try again")
     if isinstance(error, StoreError):
         return _problem(500, "the database refused it; see the log")
-    return _problem(_status(error), str(error))
+    return _problem(_status(error), _FOR_CALLERS.get(type(error)) or str(error))
 
 
 def _status(error: Exception) -> int:
@@ -79,10 +108,13 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 def _sentence(found: dict[str, Any]) -> str:
     """Where and what, never the value: it may be secret, or a person's."""
-    if found.get("type") == "json_invalid":
+    kind = str(found.get("type"))
+    if kind == "json_invalid":
         return "the request is not JSON"
     place: Sequence[object] = found.get("loc", ())
     named = ".".join(str(each) for each in place[1:]) or "the request"
+    if kind in _WORDS:
+        return f"{named}: {_WORDS[kind].format(**found.get('ctx', {}))}"
     said = str(found.get("msg", "is not valid")).removeprefix("Value error, ")
     return f"{named}: {said[:1].lower()}{said[1:]}"
 

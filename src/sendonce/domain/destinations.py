@@ -180,5 +180,9 @@ def _encodable(text: str) -> None:
 
 
 def _shown(text: str) -> str:
-    shown = text if len(text) <= 80 else text[:77] + "…"
-    return repr(shown)
+    """For an error: cut short, and without the user and password that may stand before an @."""
+    before, _, after = text.rpartition("@")
+    scheme, colon, user = before.partition(":")
+    if colon and (":" in user or scheme.lower() != "mailto"):
+        text = f"{scheme}:…@{after}"
+    return repr(text if len(text) <= 80 else text[:77] + "…")

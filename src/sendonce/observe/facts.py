@@ -167,6 +167,14 @@ def _look_ups(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailed:
+    """A worker inside an application has ended before its time; another one begins after so many seconds."""
+
+    reason: str
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """A pass of retention is over: contents blanked, deliveries deleted with their attempts, events deleted with their
     keys, and other old rows."""
@@ -214,5 +222,6 @@ Fact: TypeAlias = (
     | PruningFailed
     | Stopping
     | Stopped
+    | WorkerFailed
 )
 Emit: TypeAlias = Callable[[Fact], None]

@@ -22,6 +22,7 @@ from sendonce.observe.facts import (
     Stopped,
     Stopping,
     Tripped,
+    WorkerFailed,
 )
 
 log = logging.getLogger("sendonce")
@@ -40,6 +41,8 @@ def worded(fact: Fact) -> tuple[int, str]:
             return _settled(fact)
         case Begun() | Listening() | DatabaseBack() | Pruned() | Stopping() | Stopped():
             return logging.INFO, _news(fact)
+        case WorkerFailed():
+            return logging.ERROR, f"the worker has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
             return logging.WARNING, _warning(fact)
 

@@ -73,7 +73,9 @@ RETRYING = Metric("sendonce_deliveries_retrying", "gauge", "Due or due later aft
 BEING_SENT = Metric("sendonce_deliveries_in_flight", "gauge", "Deliveries that are being sent.")
 IN_DOUBT = Metric("sendonce_deliveries_in_doubt", "gauge", "Open deliveries that may have been sent.")
 PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries held back by a stop, a pause, a breaker or a rate.")
-DEAD_LETTERS = Metric("sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person.")
+DEAD_LETTERS = Metric(
+    "sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person; cancelled ones do not."
+)
 WORKERS = Metric("sendonce_workers_alive", "gauge", "Workers that have been seen lately.")
 STOPS = Metric("sendonce_stops", "gauge", "Stops in force.")
 ALERTS = Metric("sendonce_alerts_raised", "gauge", "Alerts that stand.")

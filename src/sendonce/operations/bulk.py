@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+from sendonce.domain.deliveries import ReasonClass
 from sendonce.errors import NotFound, StoreBusy
 from sendonce.operations.wording import one_line, stamp
 from sendonce.stores.bulk import (
@@ -20,7 +21,7 @@ from sendonce.stores.bulk import (
     NewOperation,
     OperationRow,
 )
-from sendonce.stores.selections import Selection
+from sendonce.stores.selections import Found, Selection
 
 # So many are looked at in one step, and so many of them changed: a step holds its locks for a moment only.
 WINDOW = 5000
@@ -44,12 +45,14 @@ class BulkDesk(BulkStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What an operation would do now: how many match, and how many of these may have arrived already, or have."""
+    """What an operation would do now: how many match, and how many of these may have arrived already, or have.
+    `cancelled`: so many more match that a person has cancelled, and they are left out."""
 
     kind: str
     subject: str
     matching: int
     may_have_arrived: int
+    cancelled: int
     even_if_sent: bool
 
     @property
@@ -63,22 +66,29 @@ class Planned:
 
 async def plan(desk: BulkDesk, kind: str, wanted: Selection) -> Planned:
     """Count what an operation would do; nothing is changed."""
-    after, upper = await _bounds(desk, kind, wanted)
-    matching = arrived = 0
-    while after < upper:
-        seen = await desk.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
-        if seen.last_id is None:
-            break
-        after = seen.last_id
-        matching += len(seen.found)
-        arrived += sum(each.may_have_arrived for each in seen.found)
+    matching = arrived = cancelled = 0
+    async for found in _matching(desk, kind, wanted):
+        matching += len(found)
+        arrived += sum(each.may_have_arrived for each in found)
+    if kind != CANCEL and wanted.reason is None:
+        async for found in _matching(desk, kind, replace(wanted, reason=ReasonClass.CANCELLED)):
+            cancelled += len(found)
     return Planned(
         kind=kind,
         subject=described(kind, wanted),
         matching=matching,
         may_have_arrived=arrived,
+        cancelled=cancelled,
         even_if_sent=wanted.even_if_sent,
     )
+
+
+async def matches(desk: BulkDesk, kind: str, wanted: Selection) -> bool:
+    """True when there is anything that matches; looks no further than that."""
+    async for found in _matching(desk, kind, wanted):
+        if found:
+            return True
+    return False
 
 
 async def begin(
@@ -155,6 +165,17 @@ def described(kind: str, wanted: Selection) -> str:
         "(even if sent)" if wanted.even_if_sent else "",
     ]
     return " ".join([_SUBJECTS[kind], *filter(None, parts)])
+
+
+async def _matching(desk: BulkDesk, kind: str, wanted: Selection) -> AsyncIterator[tuple[Found, ...]]:
+    """What matches now, a bounded step at a time."""
+    after, upper = await _bounds(desk, kind, wanted)
+    while after < upper:
+        seen = await desk.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
+        if seen.last_id is None:
+            return
+        after = seen.last_id
+        yield seen.found
 
 
 async def _bounds(desk: BulkDesk, kind: str, wanted: Selection) -> tuple[int, int]:

@@ -47,6 +47,7 @@ async def correct(
         destination=None if wanted.uri == address else wanted.uri,
         operator=operator,
         reason=reason,
+        even_if_sent=even_if_sent,
     )
     return Reopened(
         old_delivery_id=delivery.id, delivery_id=acted.ids[0], destination=wanted.uri, may_repeat=delivery.in_doubt

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.domain.texts import digest
+from sendonce.stores.erasures import taking
 from sendonce.stores.records import Acted
 from sendonce.stores.upkeep import Erased, ErasureStore, Facts, Person
 
@@ -36,11 +37,16 @@ class Erasing:
     cancelled: int
     last_id: int
 
+    @property
+    def has_found(self) -> bool:
+        return self.erased.events > 0 or self.erased.busy > 0
+
 
 async def erase(
     desk: ErasureDesk, person: Person, *, shared: bool, operator: str, reason: str
 ) -> AsyncGenerator[Erasing, None]:
-    """Cancel and erase, in steps; how far it has come after each. Logged, also when interrupted, and never by name."""
+    """Cancel and erase, in steps; how far it has come after each. What was found is logged, also when interrupted, and
+    never by name."""
     done = Erasing(Erased(), 0, 0)
     try:
         async for last_id, found in _walk(desk, person):
@@ -50,30 +56,23 @@ async def erase(
             done = Erasing(done.erased + erased, done.cancelled + cancelled, last_id)
             yield done
     finally:
-        counts = _counts(done)
-        await desk.log_upkeep(
-            "erase",
-            operator=operator,
-            reason=reason,
-            subject=_unnamed(person),
-            affected=done.erased.events,
-            details=json.dumps(counts),
-        )
+        if done.has_found:
+            await desk.log_upkeep(
+                "erase",
+                operator=operator,
+                reason=reason,
+                subject=_unnamed(person),
+                affected=done.erased.events,
+                details=json.dumps(_counts(done)),
+            )
 
 
-async def count(desk: ErasureDesk, person: Person) -> AsyncGenerator[Erasing, None]:
-    """What there is, as far as it has ended or can be cancelled; nothing is changed. Shared payloads are `kept`."""
+async def count(desk: ErasureDesk, person: Person, *, shared: bool) -> AsyncGenerator[Erasing, None]:
+    """What `erase` would come to now; nothing is changed."""
     done = Erasing(Erased(), 0, 0)
     async for last_id, found in _walk(desk, person):
-        shared = [each for each in found if each.is_shared and person.subject is None]
-        step = Erased(
-            events=len(found),
-            payloads=sum(each.has_payload for each in found) - sum(each.has_payload for each in shared),
-            deliveries=sum(len(each.deliveries) for each in found),
-            kept=sum(each.has_payload for each in shared),
-        )
-        still_open = sum(len(each.open) for each in found)
-        done = Erasing(done.erased + step, done.cancelled + still_open, last_id)
+        step = taking(found, person, shared=shared, cancelled=True).counts
+        done = Erasing(done.erased + step, done.cancelled + sum(len(each.waiting) for each in found), last_id)
         yield done
 
 
@@ -90,8 +89,8 @@ async def _walk(desk: ErasureDesk, person: Person) -> AsyncIterator[tuple[int, l
 
 
 async def _cancel(desk: ErasureDesk, found: Sequence[Facts], operator: str, reason: str) -> int:
-    open_ids = [delivery_id for each in found for delivery_id in each.open]
-    return len((await desk.cancel(open_ids, operator=operator, reason=reason)).ids) if open_ids else 0
+    waiting = [delivery_id for each in found for delivery_id in each.waiting]
+    return len((await desk.cancel(waiting, operator=operator, reason=reason)).ids) if waiting else 0
 
 
 def _counts(done: Erasing) -> dict[str, int]:

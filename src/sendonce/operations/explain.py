@@ -9,6 +9,7 @@ from sendonce.operations.find import find
 from sendonce.operations.known import Known
 from sendonce.operations.scopes import holding
 from sendonce.operations.stories import Story, tell
+from sendonce.operations.tenants import for_tenant
 from sendonce.operations.wording import dated, one_line
 from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import DeliveryRow, EventRow, Status
@@ -49,19 +50,30 @@ class Explanation:
 
 
 async def explain(store: ReadStore, wanted: str) -> Explanation:
-    """Explain an id, key or token; NotFound when nothing has it. Of an event, the newest generations are told."""
+    """Explain an id, key or token to an operator; NotFound when nothing has it. Of an event, the newest generations are
+    told."""
     meant = await find(store, wanted)
-    status, namespace = await store.status(), await store.namespace()
     if meant.delivery is not None:
-        event = await store.event(meant.delivery.event_id)
-        if event is None:
-            raise NotFound(f"the event of delivery {meant.delivery.id} is no longer kept")
-        siblings = await store.deliveries_of(event.id)
-        story = tell(await _gather(store, status, namespace, meant.delivery, siblings))
-        events = [_event_story(status.now, event, [story])]
+        events = [await _of_delivery(store, meant.delivery)]
     else:
+        status, namespace = await store.status(), await store.namespace()
         events = [await _told(store, status, namespace, event) for event in meant.events[:TOLD_AT_MOST]]
     return Explanation(wanted=wanted, notes=meant.notes, events=tuple(events))
+
+
+async def explain_to_tenant(store: ReadStore, delivery: DeliveryRow) -> tuple[str, ...]:
+    """A delivery in sentences for the tenant whose it is: nothing about others, nothing about who runs the service."""
+    told = await _of_delivery(store, delivery, to_tenant=True)
+    return Explanation(wanted=f"delivery:{delivery.id}", notes=(), events=(told,)).sentences
+
+
+async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bool = False) -> EventStory:
+    status, namespace = await store.status(), await store.namespace()
+    event = await store.event(delivery.event_id)
+    if event is None:
+        raise NotFound(f"the event of delivery {delivery.id} is no longer kept")
+    known = await _gather(store, status, namespace, delivery, await store.deliveries_of(event.id))
+    return _event_story(status.now, event, [tell(for_tenant(known) if to_tenant else known)])
 
 
 async def _told(store: ReadStore, status: Status, namespace: str, event: EventRow) -> EventStory:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sendonce.domain.durations import format_duration
 from sendonce.operations.scopes import spelled
 from sendonce.operations.subscriptions import HeldBack
-from sendonce.operations.wording import counted, dated, one_line
+from sendonce.operations.wording import ago, counted, dated, one_line
 from sendonce.stores.records import ROOM_CAP, AlertRow, Status, StopRow
 
 DUE_FOR_LONG = timedelta(seconds=30)
@@ -31,8 +31,13 @@ def warnings(status: Status) -> list[str]:
 
 
 def alert_sentence(alert: AlertRow, status: Status) -> str:
-    """dead_letters since …: 3 dead letters wait for a person; see: sendonce dead-letters list."""
-    return f"{one_line(alert.name)} since {dated(alert.raised_at, status.now)}: {one_line(alert.message)}"
+    """dead_letters since …, told 3m ago: 3 dead letters wait for a person; see: sendonce dead-letters list.
+
+    It is as a worker saw it at its last look, and without a worker nobody looks.
+    """
+    since, told = dated(alert.raised_at, status.now), ago(alert.told_at, status.now)
+    stale = "" if status.workers else " (nobody looks now: no worker is alive)"
+    return f"{one_line(alert.name)} since {since}, told {told}: {one_line(alert.message)}{stale}"
 
 
 def held_sentence(held: HeldBack) -> str:

@@ -21,7 +21,10 @@ HELD = "held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One delivery with all that belongs to it: `address` is where it leads to, `stop` or `room` what holds it."""
+    """One delivery with all that belongs to it: `address` is where it leads to, `stop` or `room` what holds it.
+
+    `is_for_tenant`: it is told to a tenant, who has no command line and is not to know who runs the service.
+    """
 
     now: datetime
     delivery: DeliveryRow
@@ -37,6 +40,11 @@ class Known:
     corrections: tuple[CorrectionRow, ...] = ()
     generations: tuple[DeliveryRow, ...] = ()
     has_workers: bool = True
+    is_for_tenant: bool = False
+
+    def for_operators(self, words: str) -> str:
+        """These words, or nothing when a tenant is told."""
+        return "" if self.is_for_tenant else words
 
     @property
     def newer(self) -> DeliveryRow | None:

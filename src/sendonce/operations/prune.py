@@ -5,14 +5,15 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sendonce.domain.durations import format_duration
 from sendonce.stores.upkeep import Archive, RetentionStore, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long after its end each thing goes, and how long workers and the operations log are remembered."""
+    """How long after its end each thing goes, and how long workers and the operations log are remembered. `about` is
+    that in words, for the operations log."""
 
+    about: str
     ages: Mapping[Stage, timedelta]
     workers: timedelta | None = None
     operations: timedelta | None = None
@@ -48,7 +49,7 @@ async def prune(
             "prune",
             operator=operator,
             reason=reason,
-            subject=", ".join(f"{stage} {format_duration(age)}" for stage, age in plan.ages.items()),
+            subject=plan.about,
             affected=sum(counts.values()),
             details=json.dumps(counts),
         )

@@ -44,7 +44,7 @@ def _goes_to(known: Known) -> str:
 def _attempt(known: Known, attempt: AttemptRow) -> str:
     begun = f"attempt {attempt.attempt}, {ago(attempt.created_at, known.now)}"
     if attempt.finished_at is None or attempt.outcome is None:
-        return f"{begun}: has not ended, under lease {attempt.lease_id}"
+        return f"{begun}: has not ended" + known.for_operators(f", under lease {attempt.lease_id}")
     told = f"{begun}, took {format_duration(attempt.finished_at - attempt.created_at)}: {attempt.outcome}"
     if attempt.error_code or attempt.error_message:
         told += f" ({error_text(attempt)})"
@@ -64,8 +64,8 @@ def _generations(known: Known) -> list[str]:
             told.append(f"generation {other.generation} before it is delivery {other.id}, {other.status}")
         elif other.generation > known.delivery.generation:
             told.append(
-                f"generation {other.generation} after it is delivery {other.id}, {other.status}: "
-                f"sendonce explain delivery:{other.id}"
+                f"generation {other.generation} after it is delivery {other.id}, {other.status}"
+                + known.for_operators(f": sendonce explain delivery:{other.id}")
             )
     return told
 
@@ -80,7 +80,8 @@ def _correction(known: Known, correction: CorrectionRow) -> str:
         return f"{told}: it goes instead of delivery {correction.replaces}{' to' if has_moved else ','} {before}"
     after = f"to {one_line(correction.destination, 2000)}" if has_moved else "with other content"
     new_id = correction.delivery_id
-    return f"{told}: delivery {new_id} goes instead, {after}: sendonce explain delivery:{new_id}"
+    more = known.for_operators(f": sendonce explain delivery:{new_id}")
+    return f"{told}: delivery {new_id} goes instead, {after}{more}"
 
 
 def _finding(known: Known, finding: FindingRow) -> str:

@@ -52,7 +52,8 @@ def _doubt(known: Known) -> list[str]:
         return []
     attempt = known.doubtful
     if attempt is None:
-        return [f"it may have been sent{' by an earlier generation' if known.delivery.generation else BY_A_PERSON}"]
+        by_a_person = known.for_operators(BY_A_PERSON)
+        return [f"it may have been sent{' by an earlier generation' if known.delivery.generation else by_a_person}"]
     if attempt.outcome == "Accepted":
         return [f"attempt {attempt.attempt} was accepted by the other side but is not confirmed"]
     return [f"it may have been sent: attempt {attempt.attempt} ended without an answer ({error_text(attempt)})"]
@@ -79,7 +80,7 @@ def _next_when_open(known: Known) -> list[str]:
 
 def _waiting(known: Known) -> str:
     if known.room is None:
-        return f"it waits for its turn ({one_line(known.delivery.parked_on or '')})"
+        return "it waits for its turn" + known.for_operators(f" ({one_line(known.delivery.parked_on or '')})")
     others = f" with {counted(known.room.waiting - 1, 'other')}" if known.room.waiting > 1 else ""
     return f"it waits{others} for {whom(known.room)}: {why(known.room, known.now)}; no attempt is spent on that"
 
@@ -94,6 +95,8 @@ def _action(known: Known, number: str) -> str:
 
 def _held(known: Known) -> str | None:
     subscription, stop = known.subscription, known.stop
+    if stop is not None and known.is_for_tenant:
+        return "it is held back for now, and sent later"
     if stop is not None:
         why = f" ({one_line(stop.reason)})" if stop.reason else ""
         named = spelled(stop.scope, stop.value)
@@ -101,10 +104,8 @@ def _held(known: Known) -> str | None:
         return f"held back by stop {named} {since}; resume with: sendonce resume {named}"
     if subscription is not None and subscription.state in ("paused", "disabled"):
         why = f" ({one_line(subscription.state_reason)})" if subscription.state_reason else ""
-        return (
-            f"waits: subscription {subscription.id} is {subscription.state}{why}; "
-            f"resume it with: sendonce subscriptions resume {subscription.id}"
-        )
+        command = f"; resume it with: sendonce subscriptions resume {subscription.id}"
+        return f"waits: subscription {subscription.id} is {subscription.state}{why}{known.for_operators(command)}"
     return None
 
 
@@ -112,6 +113,9 @@ def _being_sent(known: Known) -> str:
     lease, now = known.lease, known.now
     if lease is None:
         return "its attempt has just ended and is being settled; look again"
+    if known.is_for_tenant:
+        cut_off = "was being sent, and the sending has stopped; it is taken over soon"
+        return "is being sent" if lease.expires_at > now else cut_off
     worker = f"worker {lease.worker_name}" if lease.worker_name else f"worker {lease.worker_id}"
     if lease.expires_at <= now:
         taken = "the next worker takes it over" if known.has_workers else NO_WORKER
@@ -151,6 +155,14 @@ def _given_up(known: Known) -> list[str]:
             *sentences,
             f"its dead letter {letter.id} was {letter.closed_as}{by} {dated(letter.closed_at, known.now)}",
         ]
+    if known.is_for_tenant:
+        return [*sentences, f"its dead letter {letter.id} waits for somebody to decide"]
+    return [*sentences, *_commands(known, letter)]
+
+
+def _commands(known: Known, letter: DeadLetterRow) -> list[str]:
+    """What an operator may type for an open dead letter."""
+    sentences = []
     requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
     if letter.reason is ReasonClass.REFUSED:
         correct = f"sendonce dead-letters correct {letter.id} --reason TEXT"

@@ -15,10 +15,11 @@ ALWAYS = ("database", "url")
 
 
 class InForce(NamedTuple):
-    """`setting` is table.key, with the name of a named table in between. `origin` is `default` where nobody set it."""
+    """`setting` is table.key, with the name of a named table in between. `value` is a number, true or false, else text
+    as it may be shown. `origin` is `default` where nobody set it."""
 
     setting: str
-    value: str
+    value: str | float | bool
     origin: str
 
 
@@ -34,7 +35,7 @@ def _of(everything: Everything, name: str, *, defaults: bool) -> Iterator[InForc
             if key in table.given:
                 yield _given(table, key)
             elif defaults or (name, key) == ALWAYS:
-                yield InForce(f"{name}.{key}", shown_default(setting), DEFAULT)
+                yield InForce(f"{name}.{key}", _plain(setting.default, shown_default(setting)), DEFAULT)
     if name in NAMED or name == "policy":
         for table in everything.inner(name):
             yield from (_given(table, key) for key in table.given)
@@ -51,7 +52,13 @@ def _is_set(setting: Setting, value: object) -> bool:
 
 
 def _given(table: Table, key: str) -> InForce:
-    return InForce(f"{table.name}.{key}", table.settings[key].kind.shown(table.get(key)), _origin(table.given[key]))
+    value = table.get(key)
+    shown = table.settings[key].kind.shown(value)
+    return InForce(f"{table.name}.{key}", _plain(value, shown), _origin(table.given[key]))
+
+
+def _plain(value: object, shown: str) -> str | float | bool:
+    return value if isinstance(value, int | float) else shown
 
 
 def _origin(given: Given) -> str:

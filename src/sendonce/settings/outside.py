@@ -120,7 +120,7 @@ OUTSIDE = (
         "`smtp://user@host:587` (STARTTLS), `smtps://…` (TLS), `smtp+plain://…` (no TLS). Secret when"
         " it holds a password.",
         part="",
-        example='"smtp://shop@mail.example.com:587"',
+        example='"smtp://shop:PASSWORD@mail.example.com:587"',
         is_required=True,
     ),
     _smtp("password", kinds.SECRET, "Secret; that of the url unless set.", example='{ env = "SMTP_PASSWORD" }'),

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sendonce.stores.selections import Selection, Window
 
-RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
+STATES = RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
 REQUEUE, REPLAY, CANCEL = "requeue", "replay", "cancel"
 DEFAULT_RATE = 500.0
 # What the log says of whoever brings an operation to a state.
@@ -88,7 +88,7 @@ class BulkStore(OperationsStore, Protocol):
         self, operation_id: int, state: str, *, operator: str, reason: str | None
     ) -> OperationRow:
         """Pause it, let it run, or cancel it, with a row of its own in the log; NotFound or NotAllowed when it is not
-        there or has ended."""
+        there or has ended. To pause a paused one is nothing."""
         ...
 
 

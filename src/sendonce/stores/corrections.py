@@ -10,6 +10,7 @@ class Correctable(NamedTuple):
     """A delivery as a correction finds it: the columns of `to_correct`. `taken_by`: who has the new destination."""
 
     status: str
+    in_doubt: bool
     closed_as: str | None
     subscription_id: int | None
     has_something_to_send: bool
@@ -18,7 +19,16 @@ class Correctable(NamedTuple):
     destination_hash: Any
 
 
-def check_correctable(delivery_id: int, found: Correctable | None, *, content: str | None, moves: bool) -> Correctable:
+def not_again(old: int, new: int | None) -> str:
+    """Why a delivery cannot be sent again: another one goes instead, or it was erased."""
+    if new is None:
+        return f"what delivery {old} was to send was erased, so it cannot be sent again"
+    return f"delivery {old} was corrected: delivery {new} goes instead"
+
+
+def check_correctable(
+    delivery_id: int, found: Correctable | None, content: str | None, *, moves: bool, even_if_sent: bool
+) -> Correctable:
     """The same, or NotFound or NotAllowed with why it cannot be corrected like this."""
     if found is None:
         raise NotFound(f"there is no delivery {delivery_id}")
@@ -26,6 +36,8 @@ def check_correctable(delivery_id: int, found: Correctable | None, *, content: s
         raise NotAllowed(f"delivery {delivery_id} is {found.status}; only one that was given up can be corrected")
     if found.closed_as is not None:
         raise NotAllowed(f"the dead letter of delivery {delivery_id} was {found.closed_as} already")
+    if found.in_doubt and not even_if_sent:
+        raise NotAllowed(f"delivery {delivery_id} may have been sent already")
     if content is None and not moves:
         raise NotAllowed("nothing would change; give another destination, or other content")
     if moves and found.subscription_id is not None:

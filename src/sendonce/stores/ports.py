@@ -206,12 +206,20 @@ class OperatorStore(Protocol):
         ...
 
     async def correct(
-        self, delivery_id: int, *, content: str | None, destination: str | None, operator: str, reason: str
+        self,
+        delivery_id: int,
+        *,
+        content: str | None,
+        destination: str | None,
+        operator: str,
+        reason: str,
+        even_if_sent: bool = False,
     ) -> Acted:
         """Send what was given up with other content, or to another destination, as a new intent; the new delivery's id.
 
         The dead letter is closed as corrected; a request follows to the new destination. NotFound or NotAllowed, and
-        nothing written, when its dead letter is not open, or the event goes to that destination already.
+        nothing written, when its dead letter is not open, the event goes to that destination already, or it may have
+        been sent before and that is not allowed.
         """
         ...
 

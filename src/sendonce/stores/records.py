@@ -304,6 +304,10 @@ ENGINE = "sendonce worker"
 ALIVE = timedelta(seconds=15)
 
 
+# What the operations log says of whoever brings a subscription to a state.
+VERBS = {"active": "resume", "paused": "pause", "disabled": "disable", "removed": "remove"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acted:
     """What an operator's action did: the ids it touched, and its row in the operations log."""

@@ -49,15 +49,18 @@ class Person:
 
 
 class Facts(NamedTuple):
-    """One event that has something of a person. `open`: deliveries to them that have not ended. `is_shared`: others are
-    sent the same payload; `is_needed`: and one of these has not ended, or can be requeued."""
+    """One event that has something of a person, also under an address it was corrected to or from. `waiting`: their
+    deliveries that can be cancelled; `is_busy`: one is being sent. `is_shared`: others are sent the same payload;
+    `is_needed`: and one of these has not ended, or can be requeued. `contents`: how many of their own are kept."""
 
     event_id: int
     has_payload: bool
     deliveries: tuple[int, ...]
-    open: tuple[int, ...]
+    waiting: tuple[int, ...]
+    is_busy: bool
     is_shared: bool
     is_needed: bool
+    contents: int
 
 
 @dataclass(frozen=True, slots=True)

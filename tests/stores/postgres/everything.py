@@ -44,7 +44,8 @@ def publish(connection: psycopg.Connection) -> None:
         connection, [Draft("order.created", {"n": n}, key=f"new-{n}", to="null:a") for n in range(2, 500)]
     )
     for key in ("new-job-1", "new-job-2"):
-        outbox.request(connection, "order.created", {}, key=key, subject="new-order", version=3, required="null:a")
+        made = outbox.request(connection, "order.created", {}, key=key, subject="new", version=3, required="null:a")
+        assert outbox.request_state(connection, made.request_id)
 
 
 async def do_everything(url: str) -> None:
@@ -100,7 +101,9 @@ async def operate(store: PostgresStore) -> None:
 async def correct(store: PostgresStore) -> None:
     letters = await store.dead_letters(Filter(limit=2))
     for letter, destination in zip(letters, (None, "null:corrected"), strict=True):
-        await store.correct(letter.delivery_id, content="{}", destination=destination, operator="ada", reason="test")
+        await store.correct(
+            letter.delivery_id, content="{}", destination=destination, operator="ada", reason="test", even_if_sent=True
+        )
         await store.corrections_of(letter.delivery_id)
         await store.content(letter.delivery_id)
 

@@ -65,3 +65,15 @@ def _administer(server: Server, statement: str, *names: str) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         text = statement.replace("{}", "%s") % tuple(sql.Identifier(name).as_string() for name in names)
         connection.execute(text.encode())
+
+
+def subscribe(database: PostgresDatabase, pattern: str, state: str = "active") -> int:
+    """A subscription, made past the store; its id."""
+    [[number]] = database.execute(
+        "insert into sendonce_subscriptions (destination, state) values ('null:hook', ?) returning id", state
+    )
+    database.execute(
+        "insert into sendonce_subscription_types (tenant, pattern, subscription_id) values ('', ?, ?)", pattern, number
+    )
+    assert isinstance(number, int)
+    return number

@@ -123,7 +123,7 @@ async def test_M10_the_janitor_prunes_with_the_real_code(database: PostgresDatab
     everything = RetentionSettings(payloads=NOW, history=NOW, keys=timedelta(days=1), workers=NOW, operations=NOW)
 
     await Retention(janitor, everything, facts.append, worker_id=1).look()
-    plan = Plan(ages={Stage.KEYS: NOW}, workers=NOW, operations=NOW)
+    plan = Plan(about="everything", ages={Stage.KEYS: NOW}, workers=NOW, operations=NOW)
     done = [each async for each in prune(janitor, plan, operator="ada", reason="test", archive=lambda documents: None)]
 
     assert facts == [Pruned(contents=1, deliveries=1, events=0, rest=0)]

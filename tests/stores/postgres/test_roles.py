@@ -3,28 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import psycopg
 import pytest
 import pytest_asyncio
 
 from sendonce.domain.attempts import Verdict
-from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.domain.tokens import provider_token
 from sendonce.errors import ConfigError, KeyReused, StoreError
-from sendonce.operations.explain import explain
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Store
 from sendonce.stores.postgres import grants
 from sendonce.stores.records import Filter
 from tests.given import HOLD, WORKER, expire, given_due_delivery, given_event, given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
-from tests.stores.postgres.roles import KEEPER, Roles, granted_roles
+from tests.stores.postgres.roles import KEEPER, Roles, granted_roles, subscribe
 
 Under: TypeAlias = Callable[[str], PostgresDatabase]
 S = timedelta(seconds=1)
@@ -54,17 +50,6 @@ async def under(roles: Roles, database: PostgresDatabase) -> AsyncIterator[Under
     yield as_role
     for each in seen.values():
         await each.close()
-
-
-def subscribe(database: PostgresDatabase, pattern: str, state: str = "active") -> int:
-    [[number]] = database.execute(
-        "insert into sendonce_subscriptions (destination, state) values ('null:hook', ?) returning id", state
-    )
-    database.execute(
-        "insert into sendonce_subscription_types (tenant, pattern, subscription_id) values ('', ?, ?)", pattern, number
-    )
-    assert isinstance(number, int)
-    return number
 
 
 async def test_M10_the_app_records_events_with_contents_and_subscriptions(
@@ -357,69 +342,6 @@ async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
         janitor.execute(f"delete from sendonce_{table}")
 
     assert database.rows("deliveries") == database.rows("events") == database.rows("contents") == []
-
-
-async def every_read(store: Store, token: str) -> dict[str, Any]:
-    """Every verb of ReadStore but the payload."""
-    answers: dict[str, Any] = {
-        "status": await store.status(),
-        "namespace": await store.namespace(),
-        "event": await store.event(1),
-        "events": await store.events(Filter()),
-        "events_by_key": await store.events_by_key("k-1"),
-        "delivery": await store.delivery(1),
-        "deliveries_of": await store.deliveries_of(1),
-        "delivery_by_token": await store.delivery_by_token(token),
-        "attempts_of": await store.attempts_of(1),
-        "lease_of": await store.lease_of(2),
-        "findings_of": await store.findings_of(1),
-        "dead_letters": await store.dead_letters(Filter()),
-        "dead_letter": await store.dead_letter(1),
-        "dead_letter_of": await store.dead_letter_of(1),
-        "subscriptions": await store.subscriptions(None),
-        "subscription": await store.subscription(1),
-        "kept_secrets": await store.kept_secrets(1),
-        "waiting_in": await store.waiting_in(["subscription:1"]),
-        "explain": await explain(store, "k-1"),
-    }
-    for status in (None, *DeliveryState):
-        answers[f"deliveries {status}"] = await store.deliveries(Filter(status=status))
-    return answers
-
-
-@pytest.mark.parametrize("role", ["reader", "operator"])
-async def test_M10_reader_and_operator_see_everything_that_is_shown(
-    database: PostgresDatabase, under: Under, role: str
-) -> None:
-    database.execute(
-        "insert into sendonce_subscription_secrets (subscription_id, secret) values (?, 'x')",
-        subscribe(database, "other.*"),
-    )
-    owner = await database.open()
-    await owner.register("host:1", "1.0", 10)
-    given_due_delivery(database, key="k-1")
-    refused = await given_lease(owner)
-    await settle_with(owner, refused, Refused("410"))
-    await settle_with(owner, refused, Delivered())
-    given_due_delivery(database, key="k-2")
-    await given_lease(owner)
-    await owner.stop("tenant", "acme", operator="ada", reason=None)
-    token = provider_token(await owner.namespace(), "", "memo.created", "k-1", "null:a", 0)
-    every = every_read(await under(role).open(), token)
-
-    answers = await every
-    empty = {f"deliveries {state}" for state in ("Pending", "PendingRetry", "Completed")}
-
-    assert {name for name, answer in answers.items() if not answer} == empty
-    await database.close()
-
-
-async def test_M10_only_the_operator_of_those_who_look_reads_payloads(database: PostgresDatabase, under: Under) -> None:
-    event_id = given_event(database, payload={"card": "4111"})
-
-    assert await (await under("operator").open()).payload(event_id) == '{"card":"4111"}'
-    with pytest.raises(StoreError, match="this database role may not do that"):
-        await (await under("reader").open()).payload(event_id)
 
 
 async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(database: PostgresDatabase, under: Under) -> None:

@@ -21,6 +21,7 @@ PARTIAL = {
     "sendonce_deliveries_parked",
     "sendonce_deliveries_in_doubt",
     "sendonce_dead_letters_open",
+    "sendonce_dead_letters_waiting",
 }
 BY_ID = "USING INTEGER PRIMARY KEY (rowid=?)"
 MEANT = {

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from sendonce.errors import NotAllowed, NotFound
-from sendonce.stores.bulk import CANCEL, CHANGES, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
+from sendonce.stores.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, Row, fetch
 from sendonce.stores.selections import Selection, Window
@@ -59,6 +59,8 @@ class Bulk(Lanes):
             operation = await _locked(connection, operation_id)
             if why := refusal(operation):
                 raise NotAllowed(why)
+            if operation.state == state == PAUSED:
+                return operation
             await log_operation(connection, CHANGES[state], operator, reason, (operation_id,), subject="operation")
             values = {"operation_id": operation_id, "state": state}
             return _operation((await fetch(connection, "set_operation_state", values))[0])
@@ -97,10 +99,13 @@ async def _open(connection: Connection, operation: OperationRow, ids: Sequence[i
     await fetch(connection, "lock_deliveries", {"delivery_ids": list(ids)})
     gone = {row[0] for row in await fetch(connection, "without_content", {"delivery_ids": list(ids)})}
     rows = await fetch(connection, "still_open", {"delivery_ids": list(ids), "kind": operation.kind})
-    held = {"delivery_ids": [row[0] for row in rows if row[0] not in gone]}
-    await fetch(connection, "open_generations", {**held, "kind": operation.kind})
-    await fetch(connection, "close_dead_letters_of", {**held, "operator": operation.operator})
-    return len(held["delivery_ids"])
+    held = [row[0] for row in rows if row[0] not in gone]
+    closing = {"delivery_ids": held, "operator": operation.operator}
+    closed = {row[0] for row in await fetch(connection, "close_dead_letters_of", closing)}
+    # Of one that somebody else has closed since, nothing is sent.
+    opened = [each for each in held if operation.kind != REQUEUE or each in closed]
+    await fetch(connection, "open_generations", {"delivery_ids": opened, "kind": operation.kind})
+    return len(opened)
 
 
 async def _match(

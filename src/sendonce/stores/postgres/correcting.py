@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.errors import NotAllowed
-from sendonce.stores.corrections import Correctable, check_correctable
+from sendonce.stores.corrections import Correctable, check_correctable, not_again
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
 from sendonce.stores.records import Acted, CorrectionRow
@@ -13,7 +13,14 @@ from sendonce.stores.records import Acted, CorrectionRow
 
 class Correcting(Lanes):
     async def correct(
-        self, delivery_id: int, *, content: str | None, destination: str | None, operator: str, reason: str
+        self,
+        delivery_id: int,
+        *,
+        content: str | None,
+        destination: str | None,
+        operator: str,
+        reason: str,
+        even_if_sent: bool = False,
     ) -> Acted:
         """See OperatorStore."""
         values = {
@@ -26,7 +33,9 @@ class Correcting(Lanes):
             await fetch(connection, "lock_deliveries", {"delivery_ids": [delivery_id]})
             rows = await fetch(connection, "to_correct", values)
             found = Correctable._make(rows[0]) if rows else None
-            old = check_correctable(delivery_id, found, content=content, moves=destination is not None)
+            old = check_correctable(
+                delivery_id, found, content, moves=destination is not None, even_if_sent=even_if_sent
+            )
             await fetch(connection, "add_corrected_content", values)
             new_id = int((await fetch(connection, "open_correction", values))[0][0])
             if not await fetch(connection, "close_corrected", {"delivery_id": delivery_id, "operator": operator}):
@@ -51,6 +60,6 @@ class Correcting(Lanes):
 
 
 async def check_not_corrected(connection: Connection, delivery_ids: Sequence[int]) -> None:
-    """NotAllowed when another delivery goes instead of one of these."""
+    """NotAllowed when another delivery goes instead of one of these, or none may because its person was erased."""
     for old, new in await fetch(connection, "corrected_deliveries", {"delivery_ids": list(delivery_ids)}):
-        raise NotAllowed(f"delivery {old} was corrected: delivery {new} goes instead")
+        raise NotAllowed(not_again(old, new))

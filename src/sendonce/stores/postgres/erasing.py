@@ -32,33 +32,22 @@ class Erasing(Lanes):
             wanted = {"ids": list(event_ids)}
             locked = [row[0] for row in await fetch(connection, "lock_events", wanted)]
             taken = taking(await _facts(connection, locked, person), person, shared=shared)
-            contents = await _take(connection, taken, person, operator)
-            return Erased(
-                events=len(taken.events),
-                payloads=taken.blanked,
-                contents=contents,
-                deliveries=len(taken.deliveries),
-                kept=taken.kept,
-                busy=taken.busy + len(event_ids) - len(locked),
-            )
+            await _take(connection, taken, person, operator)
+            return taken.counts + Erased(busy=len(event_ids) - len(locked))
 
 
 async def _facts(connection: Connection, event_ids: Sequence[int], person: Person) -> list[Facts]:
     values = {"ids": list(event_ids), "destination_hash": _hash(person), "tenant": person.tenant}
     rows = await fetch(connection, "erasure_facts", values)
-    return [Facts(row[0], row[1], tuple(row[2] or ()), tuple(row[3] or ()), row[4], row[5]) for row in rows]
+    return [Facts(row[0], row[1], tuple(row[2] or ()), tuple(row[3] or ()), *row[4:]) for row in rows]
 
 
-async def _take(connection: Connection, taken: Taking, person: Person, operator: str) -> int:
-    """How many contents were blanked."""
-    blanking = {"ids": taken.events, "destination_hash": _hash(person)}
-    contents = await fetch(connection, "blank_contents", blanking)
+async def _take(connection: Connection, taken: Taking, person: Person, operator: str) -> None:
     by_subject = person.subject is not None
     await fetch(connection, "erase_events", {"ids": taken.payloads, "with_subject": by_subject})
     values = {"ids": taken.deliveries, "found": FOUND, "attested": ATTESTED, "operator": operator}
-    for name in ("erase_attempts", "erase_dead_letters", "erase_findings"):
+    for name in ("erase_contents", "erase_attempts", "erase_dead_letters", "erase_findings"):
         await fetch(connection, name, values)
-    return len(contents)
 
 
 def _hash(person: Person) -> UUID | None:

@@ -73,6 +73,7 @@ grant select (payload) on sendonce_events to {operator};
 -- what was given up can be corrected: whoever does that reads what was to be sent, and writes what is sent instead
 grant select (content), insert (event_id, corrections, destination_hash, content) on sendonce_contents to {operator};
 grant insert on sendonce_corrections to {operator};
+grant execute on function sendonce_hold(bigint[]) to {operator};
 grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
   in_doubt, notification_id) on sendonce_deliveries to {operator};
 -- the next generation, completed by attestation: the rules let nobody else be born completed
@@ -102,8 +103,8 @@ grant update (content) on sendonce_contents to {janitor};
 grant update (response, error_message) on sendonce_attempts to {janitor};
 grant update (error_message, closed_at, closed_as, closed_by) on sendonce_dead_letters to {janitor};
 grant update (details) on sendonce_findings to {janitor};
--- the right to lock a delivery: nobody can change an id
-grant update (id) on sendonce_deliveries to {janitor};
+-- the right to lock a delivery and a request: nobody can change an id
+grant update (id) on sendonce_deliveries, sendonce_requests to {janitor};
 grant select, update on sendonce_retention to {janitor};
 grant select (id, expires_at), delete on sendonce_subscription_secrets to {janitor};
 grant insert on sendonce_operations, sendonce_counters to {janitor};

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.stores.letters import check_all_closed
 from sendonce.stores.postgres.correcting import check_not_corrected
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
 from sendonce.stores.postgres.retaining import check_contents
 from sendonce.stores.postgres.secrets import add_secrets
-from sendonce.stores.records import Acted
+from sendonce.stores.records import VERBS, Acted
 
 
 class Operating(Lanes):
@@ -19,9 +20,10 @@ class Operating(Lanes):
             await fetch(connection, "lock_deliveries", {"delivery_ids": ids})
             await _check_finished(connection, ids)
             await check_not_corrected(connection, ids)
+            closed = await fetch(connection, "close_dead_letters_of", {"delivery_ids": ids, "operator": operator})
+            check_all_closed(kind, ids, [row[0] for row in closed])
             rows = await fetch(connection, "open_generations", {"delivery_ids": ids, "kind": kind})
             await check_contents(connection, ids, [row[0] for row in rows])
-            await fetch(connection, "close_dead_letters_of", {"delivery_ids": ids, "operator": operator})
             log = await log_operation(connection, kind, operator, reason, ids, subject="delivery")
             return Acted(ids=tuple(row[0] for row in rows), operation_id=log.operation_id)
 
@@ -30,6 +32,7 @@ class Operating(Lanes):
         async with self.people.transaction() as connection:
             values = {"dead_letter_ids": list(dead_letter_ids), "operator": operator}
             ids = sorted(row[0] for row in await fetch(connection, "discard", values))
+            check_all_closed("discard", dead_letter_ids, ids)
             return await log_operation(connection, "discard", operator, reason, ids, subject="dead letter")
 
     async def stop(self, scope: str, value: str, *, operator: str, reason: str | None) -> Acted:
@@ -87,7 +90,8 @@ class Operating(Lanes):
                 await fetch(connection, "remove_subscription_types", {"subscription_id": subscription_id})
             if state in ("active", "removed"):
                 await fetch(connection, "unpark", {"parked_on": f"subscription:{subscription_id}"})
-            return await log_operation(connection, state, operator, reason, (subscription_id,), subject="subscription")
+            ids = (subscription_id,)
+            return await log_operation(connection, VERBS[state], operator, reason, ids, subject="subscription")
 
     async def set_subscription_rate(
         self, subscription_id: int, rate: float | None, *, operator: str, reason: str | None

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.stores.letters import check_all_closed
 from sendonce.stores.ports import Started
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, fetch
@@ -45,12 +46,14 @@ class Reconciling(Orchestrating, Reading):
         ids = list(dict.fromkeys(dead_letter_ids))
         async with self.people.transaction() as connection:
             deliveries = await _open_letters(connection, ids)
+            await fetch(connection, "lock_deliveries", {"delivery_ids": deliveries})
+            closed = await fetch(connection, "close_attested", {"dead_letter_ids": ids, "operator": operator})
+            check_all_closed("attest", ids, [row[0] for row in closed])
             opened = []
             for delivery_id in deliveries:
                 values = {"delivery_id": delivery_id, "notification_id": _named(notification_id)}
                 opened.append(int((await fetch(connection, "attest", values))[0][0]))
                 await _find(connection, opened[-1], ATTESTED, f"{operator}: {reason}", None)
-            await fetch(connection, "close_attested", {"dead_letter_ids": ids, "operator": operator})
             log = await log_operation(connection, "attest", operator, reason, ids, subject="dead letter")
             return Acted(ids=tuple(opened), operation_id=log.operation_id)
 

@@ -122,9 +122,11 @@ async def _ripe(connection: Connection, stage: Stage, ids: Sequence[int], age: t
 
 
 async def _locked(connection: Connection, stage: Stage, ids: Sequence[int]) -> list[int]:
-    """Those of these events that nobody else holds, with their deliveries when these are to go. Waits for nobody."""
+    """Those of these events that nobody else holds, with their deliveries and requests when these are to go. Waits for
+    nobody."""
     if stage is not Stage.PAYLOADS:
         held = {row[0] for row in await fetch(connection, "held_events", {"ids": list(ids)})}
+        held |= {row[0] for row in await fetch(connection, "held_requests", {"ids": list(ids)})}
         ids = [each for each in ids if each not in held]
     return [row[0] for row in await fetch(connection, "lock_events", {"ids": list(ids)})]
 
@@ -138,7 +140,7 @@ async def _remove(connection: Connection, stage: Stage, ids: Sequence[int], arch
     if archive is not None:
         archive(await _documents(connection, stage, ids, deliveries))
     if stage is Stage.PAYLOADS:
-        await fetch(connection, "blank_contents", {"ids": list(ids), "destination_hash": None})
+        await fetch(connection, "blank_contents", {"ids": list(ids)})
         await fetch(connection, "blank_events", {"ids": list(ids)})
         return 0
     for name in ("delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
-from sendonce.stores.bulk import CANCEL, CHANGES, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
+from sendonce.stores.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
 from sendonce.stores.selections import Selection, Window
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
@@ -105,8 +105,11 @@ def _begin(transaction: Transaction, operation: NewOperation) -> OperationRow:
 def _set_state(
     transaction: Transaction, operation_id: int, state: str, operator: str, reason: str | None
 ) -> OperationRow:
-    if why := refusal(_found(transaction, operation_id)):
+    operation = _found(transaction, operation_id)
+    if why := refusal(operation):
         raise NotAllowed(why)
+    if operation.state == state == PAUSED:
+        return operation
     log_operation(transaction, CHANGES[state], operator, reason, (operation_id,), subject="operation")
     values = {"operation_id": operation_id, "state": state}
     return record(OperationRow, transaction.fetch("set_operation_state", values)[0])

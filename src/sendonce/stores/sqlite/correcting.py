@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sendonce.domain.destinations import destination_hash
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed
-from sendonce.stores.corrections import Correctable, check_correctable
+from sendonce.stores.corrections import Correctable, check_correctable, not_again
 from sendonce.stores.records import Acted, CorrectionRow
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
@@ -20,9 +20,16 @@ class Correcting:
     _reader: Lane
 
     async def correct(
-        self, delivery_id: int, *, content: str | None, destination: str | None, operator: str, reason: str
+        self,
+        delivery_id: int,
+        *,
+        content: str | None,
+        destination: str | None,
+        operator: str,
+        reason: str,
+        even_if_sent: bool = False,
     ) -> Acted:
-        return await self._writer.run(_correct, delivery_id, content, destination, operator, reason)
+        return await self._writer.run(_correct, delivery_id, content, destination, operator, reason, even_if_sent)
 
     async def corrections_of(self, delivery_id: int) -> list[CorrectionRow]:
         rows = await self._reader.run(Transaction.fetch, "corrections_of", {"delivery_id": delivery_id})
@@ -40,6 +47,7 @@ def _correct(
     destination: str | None,
     operator: str,
     reason: str,
+    even_if_sent: bool,
 ) -> Acted:
     values = {
         "delivery_id": delivery_id,
@@ -49,7 +57,7 @@ def _correct(
     }
     rows = transaction.fetch("to_correct", values)
     found = Correctable._make(rows[0]) if rows else None
-    old = check_correctable(delivery_id, found, content=content, moves=destination is not None)
+    old = check_correctable(delivery_id, found, content, moves=destination is not None, even_if_sent=even_if_sent)
     transaction.change("add_corrected_content", values)
     new_id = int(transaction.fetch("open_correction", values)[0][0])
     closing = {"delivery_id": delivery_id, "operator": clean(operator, MESSAGE_LENGTH)}
@@ -64,6 +72,6 @@ def _correct(
 
 
 def check_not_corrected(transaction: Transaction, delivery_ids: Sequence[int]) -> None:
-    """NotAllowed when another delivery goes instead of one of these."""
+    """NotAllowed when another delivery goes instead of one of these, or none may because its person was erased."""
     for old, new in transaction.fetch("corrected_deliveries", {"delivery_ids": json.dumps(list(delivery_ids))}):
-        raise NotAllowed(f"delivery {old} was corrected: delivery {new} goes instead")
+        raise NotAllowed(not_again(old, new))

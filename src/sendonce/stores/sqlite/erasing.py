@@ -38,14 +38,22 @@ def _events_of(transaction: Transaction, person: Person, after: int, limit: int)
 def _facts(transaction: Transaction, event_ids: Sequence[int], person: Person) -> list[Facts]:
     values = {"ids": json.dumps(list(event_ids)), "destination_hash": _hash(person), "tenant": person.tenant}
     return [
-        Facts(row[0], row[1] == 1, tuple(json.loads(row[2])), tuple(json.loads(row[3])), row[4] == 1, row[5] == 1)
+        Facts(
+            event_id=row[0],
+            has_payload=row[1] == 1,
+            deliveries=tuple(json.loads(row[2])),
+            waiting=tuple(json.loads(row[3])),
+            is_busy=row[4] == 1,
+            is_shared=row[5] == 1,
+            is_needed=row[6] == 1,
+            contents=row[7],
+        )
         for row in transaction.fetch("erasure_facts", values)
     ]
 
 
 def _erase(transaction: Transaction, event_ids: Sequence[int], person: Person, shared: bool, operator: str) -> Erased:
     taken = taking(_facts(transaction, event_ids, person), person, shared=shared)
-    contents = transaction.fetch("blank_contents", {"ids": json.dumps(taken.events), "destination_hash": _hash(person)})
     change_each(transaction, "erase_events", taken.payloads, with_subject=person.subject is not None)
     values = {
         "ids": json.dumps(taken.deliveries),
@@ -53,16 +61,9 @@ def _erase(transaction: Transaction, event_ids: Sequence[int], person: Person, s
         "attested": ATTESTED,
         "operator": clean(operator, MESSAGE_LENGTH),
     }
-    for name in ("erase_attempts", "erase_dead_letters", "erase_findings"):
+    for name in ("erase_contents", "erase_attempts", "erase_dead_letters", "erase_findings"):
         transaction.change(name, values)
-    return Erased(
-        events=len(taken.events),
-        payloads=taken.blanked,
-        contents=len(contents),
-        deliveries=len(taken.deliveries),
-        kept=taken.kept,
-        busy=taken.busy,
-    )
+    return taken.counts
 
 
 def _hash(person: Person) -> bytes | None:

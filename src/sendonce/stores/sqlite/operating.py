@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
-from sendonce.stores.records import Acted
+from sendonce.stores.letters import check_all_closed
+from sendonce.stores.records import VERBS, Acted
 from sendonce.stores.sqlite.correcting import check_not_corrected
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
@@ -69,10 +70,10 @@ def _open_generations(
     ids = list(dict.fromkeys(delivery_ids))
     _check_finished(transaction, ids)
     check_not_corrected(transaction, ids)
+    closing = {"delivery_ids": json.dumps(ids), "operator": clean(operator, MESSAGE_LENGTH)}
+    check_all_closed(kind, ids, [row[0] for row in transaction.fetch("close_dead_letters_of", closing)])
     opened = [transaction.fetch("open_generation", {"delivery_id": each, "kind": kind})[0][0] for each in ids]
     check_contents(transaction, ids, opened)
-    closing = {"delivery_ids": json.dumps(ids), "operator": clean(operator, MESSAGE_LENGTH)}
-    transaction.change("close_dead_letters_of", closing)
     log = log_operation(transaction, kind, operator, reason, ids, subject="delivery")
     return Acted(ids=tuple(opened), operation_id=log.operation_id)
 
@@ -96,6 +97,7 @@ def _discard(transaction: Transaction, dead_letter_ids: Sequence[int], operator:
         "operator": clean(operator, MESSAGE_LENGTH),
     }
     ids = sorted(row[0] for row in transaction.fetch("discard", values))
+    check_all_closed("discard", dead_letter_ids, ids)
     return log_operation(transaction, "discard", operator, reason, ids, subject="dead letter")
 
 
@@ -152,7 +154,7 @@ def _set_subscription_state(
     if state in ("active", "removed"):
         # What belongs to a removed one is claimed too: the sender refuses it, with its reason.
         transaction.change("unpark", {"parked_on": f"subscription:{subscription_id}"})
-    return log_operation(transaction, state, operator, reason, (subscription_id,), subject="subscription")
+    return log_operation(transaction, VERBS[state], operator, reason, (subscription_id,), subject="subscription")
 
 
 def _set_subscription_rate(

@@ -93,7 +93,7 @@ def _attest(
         opened.append(int(transaction.fetch("attest", values)[0][0]))
         _find(transaction, opened[-1], ATTESTED, f"{operator}: {reason}", None)
     closing = {"dead_letter_ids": json.dumps(ids), "operator": clean(operator, MESSAGE_LENGTH)}
-    transaction.change("close_attested", closing)
+    transaction.fetch("close_attested", closing)
     log = log_operation(transaction, "attest", operator, reason, ids, subject="dead letter")
     return Acted(ids=tuple(opened), operation_id=log.operation_id)
 

@@ -145,7 +145,7 @@ def _remove(transaction: Transaction, stage: Stage, ids: Sequence[int], archive:
         archive(_documents(transaction, stage, ids, deliveries))
     of_events, of_deliveries = {"ids": json.dumps(ids)}, {"ids": json.dumps(deliveries)}
     if stage is Stage.PAYLOADS:
-        transaction.fetch("blank_contents", {**of_events, "destination_hash": None})
+        transaction.fetch("blank_contents", of_events)
         change_each(transaction, "blank_events", ids)
         return 0
     for name in ("delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):

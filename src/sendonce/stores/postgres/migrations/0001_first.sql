@@ -223,6 +223,9 @@ create table sendonce_dead_letters (
   check ((closed_at is null) = (closed_as is null))
 );
 create index sendonce_dead_letters_open on sendonce_dead_letters (created_at, id) where closed_at is null;
+-- What waits for a person: who has cancelled something has decided about it.
+create index sendonce_dead_letters_waiting on sendonce_dead_letters (created_at)
+  where closed_at is null and reason <> 'cancelled';
 
 create table sendonce_receipts (
   consumer text not null,
@@ -419,7 +422,12 @@ begin
     where subject = new.subject and type = new.type and tenant = new.tenant
       and run = new.run - 1 and version < new.version;
   if not found then
-    raise exception 'run % needs a run % of a lower version before it', new.run, new.run - 1 using errcode = '23514';
+    -- Without the run before it, retention has just taken that away: the same may succeed next time.
+    raise exception 'run % needs a run % of a lower version before it', new.run, new.run - 1
+      using errcode = case when exists (
+        select 1 from sendonce_requests
+         where subject = new.subject and type = new.type and tenant = new.tenant and run = new.run - 1)
+        then '23514' else '40001' end;
   end if;
   return null;
 end $$;
@@ -505,6 +513,32 @@ begin
 end $$;
 create trigger events_stay_with_deliveries after delete on sendonce_events for each row
   execute function sendonce_check_event_delete();
+
+-- Whoever opens what comes after a finished delivery holds it first, and its event: two do not open two, and neither
+-- retention nor an erasure takes away meanwhile what is to be sent. In the order of the ids. With its owner's rights: who
+-- opens a generation may not change an event, and so not lock one.
+create function sendonce_hold(wanted bigint[]) returns void language plpgsql security definer
+  set search_path from current as $$
+begin
+  perform 1 from sendonce_deliveries where id = any(wanted) order by id for update;
+  perform 1 from sendonce_events
+    where id = any(array(select d.event_id from sendonce_deliveries d where d.id = any(wanted))) order by id for share;
+end $$;
+revoke execute on function sendonce_hold(bigint[]) from public;
+
+-- A key belongs to a request that is there, and stays there until it is committed. With its owner's rights, as above.
+create function sendonce_check_request_key() returns trigger language plpgsql security definer
+  set search_path from current as $$
+begin
+  perform 1 from sendonce_requests where id = new.request_id for key share;
+  if not found then
+    raise exception 'the request of this key is no longer kept; try again' using errcode = '40001';
+  end if;
+  return null;
+end $$;
+revoke execute on function sendonce_check_request_key() from public;
+create trigger request_keys_have_a_request after insert on sendonce_request_keys for each row
+  execute function sendonce_check_request_key();
 
 -- A new generation only after the one before has ended. What has ended is frozen, so this cannot be undone by a race; and
 -- retention, which takes away what has ended, locks the event first. With its owner's rights: who opens a generation may

@@ -26,7 +26,8 @@ select name, message, is_raised, seen, raised_at, told_at from sendonce_alerts o
 -- Each count walks its own index and stops at the cap; the newest first where what has ended stays in the index.
 select now(),
        (select count(*) from (
-         select 1 from sendonce_dead_letters where closed_at is null order by created_at limit :cap) a),
+         select 1 from sendonce_dead_letters
+          where closed_at is null and reason <> 'cancelled' order by created_at limit :cap) a),
        (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= now()),
        (select count(*) from (
          select status from sendonce_deliveries where in_doubt order by id desc limit :cap) a

@@ -16,7 +16,7 @@ id, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upp
 created_at, updated_at, finished_at
 
 -- name: requeue_window
--- A bounded step up the dead letters.
+-- A bounded step up the dead letters. What a person has cancelled is meant only when it is asked for.
 with w as materialized (
   select z.id, z.delivery_id, z.reason, z.created_at, z.closed_at, row_number() over (order by z.id) as nth
     from (select id, delivery_id, reason, created_at, closed_at from sendonce_dead_letters
@@ -29,7 +29,7 @@ m as materialized (
      select t.event_id, t.destination, t.in_doubt from sendonce_deliveries t where t.id = w.delivery_id offset 0) d
    cross join lateral (select t.type, t.tenant from sendonce_events t where t.id = d.event_id offset 0) e
    where w.closed_at is null
-     and (:reason::text is null or w.reason = :reason::text)
+     and case when :reason::text is null then w.reason <> 'cancelled' else w.reason = :reason::text end
      and (:since::timestamptz is null or w.created_at >= :since::timestamptz)
      and (:until::timestamptz is null or w.created_at < :until::timestamptz)
      and :(wanted)
@@ -39,7 +39,8 @@ m as materialized (
 :(answer);
 
 -- name: replay_window
--- A bounded step up the deliveries: those that have ended, have no newer generation and were not corrected.
+-- A bounded step up the deliveries: those that were sent, or given up with nobody having decided about that; and that
+-- have no newer generation. To cancel is to decide: those are found only when this reason is asked for.
 with w as materialized (
   select z.id, z.event_id, z.destination, z.destination_hash, z.generation, z.status, z.in_doubt, z.created_at,
          row_number() over (order by z.id) as nth
@@ -58,7 +59,11 @@ m as materialized (
        select 1 from sendonce_deliveries n
         where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1
         offset 0)
-     and not exists (select 1 from sendonce_corrections c where c.replaces = d.id offset 0)
+     and ((d.status = 'Completed' and :reason::text is null) or exists (
+       select 1 from sendonce_dead_letters z
+        where z.delivery_id = d.id and z.closed_at is null
+          and case when :reason::text is null then z.reason <> 'cancelled' else z.reason = :reason::text end
+        offset 0))
    order by d.id
    limit :most
 )
@@ -103,8 +108,8 @@ select d.id
      select 1 from sendonce_deliveries n
       where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1
       offset 0)
-   and case when :kind::text = 'requeue' then d.status = 'DeadLettered' and z.closed_at is null
-            else z.closed_as is distinct from 'corrected' end
+   and case when :kind::text = 'requeue' then d.status = 'DeadLettered' else true end
+   and z.closed_at is null
  order by d.id;
 
 -- name: begin_operation

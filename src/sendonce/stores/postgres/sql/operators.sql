@@ -33,14 +33,20 @@ select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.gener
 returning id, event_id, destination_hash, generation;
 
 -- name: close_dead_letters_of
+-- In the order of the ids, as every statement that waits for several dead letters.
 update sendonce_dead_letters
    set closed_at = now(), closed_as = 'requeued', closed_by = :operator
- where delivery_id = any(:delivery_ids::bigint[]) and closed_at is null;
+ where id = any(array(
+         select id from sendonce_dead_letters where delivery_id = any(:delivery_ids::bigint[]) order by id for update))
+   and closed_at is null
+returning delivery_id;
 
 -- name: discard
 update sendonce_dead_letters
    set closed_at = now(), closed_as = 'discarded', closed_by = :operator
- where id = any(:dead_letter_ids::bigint[]) and closed_at is null
+ where id = any(array(
+         select id from sendonce_dead_letters where id = any(:dead_letter_ids::bigint[]) order by id for update))
+   and closed_at is null
 returning id;
 
 -- name: stop

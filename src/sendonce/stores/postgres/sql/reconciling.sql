@@ -18,8 +18,7 @@ select (select count(*) from d), (select max(w.id) from w);
 -- name: letters_to_attest
 select id, delivery_id, closed_as from sendonce_dead_letters
  where id = any(:dead_letter_ids::bigint[])
- order by id
-   for update;
+ order by id;
 
 -- name: attest
 -- The next generation, born completed: what has ended is frozen, so a person's word cannot be written into it.
@@ -35,7 +34,10 @@ returning id;
 -- name: close_attested
 update sendonce_dead_letters
    set closed_at = now(), closed_as = 'attested', closed_by = :operator
- where id = any(:dead_letter_ids::bigint[]) and closed_at is null;
+ where id = any(array(
+         select id from sendonce_dead_letters where id = any(:dead_letter_ids::bigint[]) order by id for update))
+   and closed_at is null
+returning id;
 
 -- name: add_finding
 -- The same found twice is one finding.

@@ -75,6 +75,16 @@ select distinct d.event_id
 -- Whoever opens a generation of one of them meanwhile is let go first: it is looked at again another time.
 select id from sendonce_events where id = any(:ids::bigint[]) order by id for update skip locked;
 
+-- name: held_requests
+-- Locks the requests of these events; those events whose request somebody else holds, to give it another key.
+with l as materialized (
+  select id from sendonce_requests where event_id = any(:ids::bigint[]) order by id for update skip locked
+)
+select q.event_id
+  from sendonce_requests q
+ where q.event_id = any(:ids::bigint[]) and not exists (select 1 from l where l.id = q.id)
+ order by q.event_id;
+
 -- name: deliveries_of_events
 select id from sendonce_deliveries where event_id = any(:ids::bigint[]) order by id;
 
@@ -90,9 +100,7 @@ update sendonce_events
 -- name: blank_contents
 update sendonce_contents
    set content = null
- where event_id = any(:ids::bigint[]) and content is not null
-   and (:destination_hash::uuid is null or destination_hash = :destination_hash::uuid)
-returning event_id;
+ where event_id = any(:ids::bigint[]) and content is not null;
 
 -- name: delete_attempts
 delete from sendonce_attempts where delivery_id = any(:ids::bigint[]);

@@ -208,6 +208,9 @@ create table sendonce_dead_letters (
   check ((closed_at is null) = (closed_as is null))
 );
 create index sendonce_dead_letters_open on sendonce_dead_letters (created_at, id) where closed_at is null;
+-- What waits for a person: who has cancelled something has decided about it.
+create index sendonce_dead_letters_waiting on sendonce_dead_letters (created_at)
+  where closed_at is null and reason <> 'cancelled';
 
 create table sendonce_receipts (
   consumer text not null,

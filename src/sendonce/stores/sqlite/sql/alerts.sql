@@ -21,7 +21,10 @@ select name, message, is_raised, seen, raised_at, told_at from sendonce_alerts o
 -- Each count walks its own index and stops at the cap; the newest first where what has ended stays in the index.
 select :now,
        (select count(*) from (
-         select 1 from sendonce_dead_letters indexed by sendonce_dead_letters_open where closed_at is null limit :cap)),
+         select 1
+           from sendonce_dead_letters indexed by sendonce_dead_letters_waiting
+          where closed_at is null and reason <> 'cancelled'
+          limit :cap)),
        (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= :now),
        (select count(*) from (
          select status

@@ -16,7 +16,7 @@ id, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upp
 created_at, updated_at, finished_at
 
 -- name: requeue_window
--- A bounded step up the dead letters.
+-- A bounded step up the dead letters. What a person has cancelled is meant only when it is asked for.
 with w as materialized (
   select z.id, z.delivery_id, z.reason, z.created_at, z.closed_at, row_number() over (order by z.id) as nth
     from (select id, delivery_id, reason, created_at, closed_at from sendonce_dead_letters not indexed
@@ -28,7 +28,7 @@ m as materialized (
    cross join sendonce_deliveries d not indexed on d.id = w.delivery_id
    cross join sendonce_events e not indexed on e.id = d.event_id
    where w.closed_at is null
-     and (:reason is null or w.reason = :reason)
+     and case when :reason is null then w.reason <> 'cancelled' else w.reason = :reason end
      and (:since is null or w.created_at >= :since)
      and (:until is null or w.created_at < :until)
      and :(wanted)
@@ -38,7 +38,8 @@ m as materialized (
 :(answer);
 
 -- name: replay_window
--- A bounded step up the deliveries: those that have ended, have no newer generation and were not corrected.
+-- A bounded step up the deliveries: those that were sent, or given up with nobody having decided about that; and that
+-- have no newer generation. To cancel is to decide: those are found only when this reason is asked for.
 with w as materialized (
   select z.id, z.event_id, z.destination, z.destination_hash, z.generation, z.status, z.in_doubt, z.created_at,
          row_number() over (order by z.id) as nth
@@ -56,7 +57,10 @@ m as materialized (
      and not exists (
        select 1 from sendonce_deliveries n
         where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1)
-     and not exists (select 1 from sendonce_corrections c where c.replaces = d.id)
+     and ((d.status = 'Completed' and :reason is null) or exists (
+       select 1 from sendonce_dead_letters l
+        where l.delivery_id = d.id and l.closed_at is null
+          and case when :reason is null then l.reason <> 'cancelled' else l.reason = :reason end))
    order by d.id
    limit :most
 )

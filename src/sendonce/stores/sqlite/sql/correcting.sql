@@ -1,14 +1,18 @@
 -- name: corrected_deliveries
--- Which of these were corrected: another delivery goes instead.
+-- Which of these were corrected, so that another delivery goes instead; or erased, so that none may.
 select c.replaces, c.delivery_id
   from sendonce_corrections c
  where c.replaces in (select value from json_each(:delivery_ids))
- order by c.replaces;
+ union all
+select z.delivery_id, null
+  from sendonce_dead_letters z
+ where z.delivery_id in (select value from json_each(:delivery_ids)) and z.closed_as = 'erased'
+ order by 1;
 
 -- name: to_correct
 -- A delivery and its dead letter as a correction finds them; whether what it was to be sent is still there; and who of
 -- this event has the wanted destination already.
-select d.status, z.closed_as, d.subscription_id,
+select d.status, d.in_doubt, z.closed_as, d.subscription_id,
        case when d.has_content
             then (select c.content is not null from sendonce_contents c
                    where c.event_id = d.event_id and c.destination_hash = d.destination_hash

@@ -34,7 +34,8 @@ returning id;
 -- name: close_dead_letters_of
 update sendonce_dead_letters
    set closed_at = :now, closed_as = 'requeued', closed_by = :operator
- where delivery_id in (select value from json_each(:delivery_ids)) and closed_at is null;
+ where delivery_id in (select value from json_each(:delivery_ids)) and closed_at is null
+returning delivery_id;
 
 -- name: discard
 update sendonce_dead_letters

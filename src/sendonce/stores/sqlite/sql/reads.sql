@@ -29,7 +29,10 @@ select (select cast(value as integer) from sendonce_meta where name = 'schema_ve
        (select count(*) from (
          select 1 from sendonce_deliveries indexed by sendonce_deliveries_parked where parked_on is not null limit :cap)),
        (select count(*) from (
-         select 1 from sendonce_dead_letters indexed by sendonce_dead_letters_open where closed_at is null limit :cap)),
+         select 1
+           from sendonce_dead_letters indexed by sendonce_dead_letters_waiting
+          where closed_at is null and reason <> 'cancelled'
+          limit :cap)),
        (select coalesce(sum(amount), 0) from sendonce_counters where name = 'completed');
 
 -- name: live_workers

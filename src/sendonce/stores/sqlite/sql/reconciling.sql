@@ -27,7 +27,8 @@ returning id;
 -- name: close_attested
 update sendonce_dead_letters
    set closed_at = :now, closed_as = 'attested', closed_by = :operator
- where id in (select value from json_each(:dead_letter_ids)) and closed_at is null;
+ where id in (select value from json_each(:dead_letter_ids)) and closed_at is null
+returning id;
 
 -- name: add_finding
 -- The same found twice is one finding.

@@ -76,9 +76,7 @@ update sendonce_events
 -- name: blank_contents
 update sendonce_contents
    set content = null
- where event_id in (select value from json_each(:ids)) and content is not null
-   and (:destination_hash is null or destination_hash = :destination_hash)
-returning event_id;
+ where event_id in (select value from json_each(:ids)) and content is not null;
 
 -- name: delete_attempts
 delete from sendonce_attempts where delivery_id in (select value from json_each(:ids));

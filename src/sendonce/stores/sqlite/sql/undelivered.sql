@@ -1,7 +1,7 @@
 -- name: undelivered_places
 -- What has not arrived is due or scheduled, parked, in flight, or an open dead letter: each part walks its own index, up
--- to the window.
-select id
+-- to the window. One may be due again before its lease is released.
+select distinct id
   from (
     select * from (
       select id
