@@ -31,7 +31,7 @@ def everything(
     return Everything(path, environment or {}, options or {})
 
 
-def shown(given: Everything, folder: Path, *, defaults: bool = False) -> dict[str, tuple[str, str]]:
+def shown(given: Everything, folder: Path, *, defaults: bool = False) -> dict[str, tuple[object, str]]:
     """What is in force, by setting, without the folder that the file is in."""
     return {
         each.setting: (each.value, each.origin.replace(f"{folder}/", "")) for each in in_force(given, defaults=defaults)

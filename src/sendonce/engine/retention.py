@@ -20,7 +20,8 @@ SHORTEST_PAUSE = 0.005
 # A worker that has just begun has better things to do.
 FIRST_LOOK = timedelta(seconds=5)
 LOOK_EVERY = timedelta(minutes=5)
-WHOLE_EVERY = timedelta(days=1)
+# What was still open when a pass went by is met by one that starts over: every so many, which is once a day.
+WHOLE_EVERY = 24
 HOLD = timedelta(minutes=2)
 
 
@@ -98,7 +99,7 @@ class Retention:
     async def _pass(self, stage: Stage, age: timedelta) -> tuple[int, int]:
         """From where the last one has ended to what is too young; how many events and deliveries it concerned."""
         events = deliveries = 0
-        after = await self._store.take_turn(stage, self._turn, whole=WHOLE_EVERY)
+        after = await self._store.take_turn(stage, self._turn, whole=self._settings.every * WHOLE_EVERY)
         if after is None:
             return 0, 0
         while after is not None:
@@ -111,7 +112,7 @@ class Retention:
 
     async def _drop_rest(self) -> int:
         dropped = 0
-        if await self._store.take_turn(REST, self._turn, whole=WHOLE_EVERY) is None:
+        if await self._store.take_turn(REST, self._turn, whole=self._settings.every * WHOLE_EVERY) is None:
             return 0
         while True:
             begun = time.monotonic()
