@@ -1,5 +1,6 @@
 PYTHON ?= python3
-WORKERS ?= 2
+# More than cores: most tests wait, for processes, leases and databases.
+WORKERS ?= 3
 SEEDS ?= 2000
 
 VENV := .venv
