@@ -1,6 +1,5 @@
 PYTHON ?= python3
-# More than cores: most tests wait, for processes, leases and databases.
-WORKERS ?= 3
+WORKERS ?= 2
 SEEDS ?= 2000
 
 VENV := .venv

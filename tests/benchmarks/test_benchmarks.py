@@ -11,7 +11,7 @@ from benchmarks.__main__ import BARS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_every_benchmark_runs() -> None:
     command = [sys.executable, "-m", "benchmarks", "--rounds", "1", "--deliveries", "1000", "--behind", "1000"]
