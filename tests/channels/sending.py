@@ -20,7 +20,7 @@ class Seen:
     def __init__(self, answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> None:
         self.requests: list[bytes] = []
         self.connections = 0
-        self._answer = answer
+        self.answer = answer
 
     @property
     def connected(self) -> Connected:
@@ -46,4 +46,4 @@ class Seen:
         self.connections += 1
         while True:
             self.requests.append(await read_request(reader))
-            writer.write(self._answer)
+            writer.write(self.answer)

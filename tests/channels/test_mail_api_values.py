@@ -64,6 +64,8 @@ def test_a_senders_name_is_quoted_where_it_must_be(given: str, written: str) -> 
         ("2030-01-01 12:00:00.000000+00", datetime(2030, 1, 1, 12, tzinfo=UTC)),
         ("2030-01-01T12:00:00", None),
         ("yesterday", None),
+        ("9999-12-31T23:59:59-14:00", None),
+        ("0001-01-01T00:00:00+14:00", None),
         ("", None),
     ],
 )

@@ -62,6 +62,11 @@ class TestVerifying:
     def test_what_was_changed_is_not(self, change: dict[str, str]) -> None:
         assert not verify([KEY], headers(KEY) | change, BODY, now=NOW)
 
+    @pytest.mark.parametrize("name", ["Webhook-Id", "WEBHOOK-SIGNATURE"])
+    def test_bytes_that_are_no_text_are_not(self, name: str) -> None:
+        """Servers hand them on as lone surrogates."""
+        assert not verify([KEY], headers(KEY) | {name: "v1,\udcff"}, BODY, now=NOW)
+
     def test_other_bytes_are_not(self) -> None:
         assert not verify([KEY], headers(KEY), BODY + b"\n", now=NOW)
 

@@ -21,8 +21,8 @@ from sendonce.settings.load import load
 from sendonce.settings.setting import Setting
 
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
-# Of a worker these are not for a file: one is an option alone, the other follows from breaker_pause.
-ELSEWHERE = {"until_idle", "breaker_longest"}
+# Of a worker these are not for a file: an option alone, what tests alone use, and what follows from breaker_pause.
+ELSEWHERE = {"until_idle", "once", "breaker_longest"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 

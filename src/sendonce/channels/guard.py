@@ -20,9 +20,14 @@ HINT = f"an operator can open its network with {VARIABLE}"
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 # What the standard library calls global, or has no opinion on, but no receiver on the internet has.
-_SPECIAL_V4 = tuple(map(IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")))
+# The last one is where Azure's own machines find their host: public by its number, but never a receiver.
+_SPECIAL_V4 = tuple(
+    map(IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32"))
+)
 # 2001::/23 holds Teredo, 2002::/16 is 6to4: both carry an IPv4 address that would be reached instead.
 _SPECIAL_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+# ISATAP: whatever network it stands in, an address like …:5efe:a.b.c.d is reached by way of a.b.c.d.
+_ISATAP = (0x00005EFE, 0x02005EFE)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII | re.IGNORECASE)
 
 Network = IPv4Network | IPv6Network
@@ -93,6 +98,8 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
         return False
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_V4)
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP and not _is_public(IPv4Address(int(address) & 0xFFFFFFFF)):
+        return False
     return address in _PUBLIC_V6 and not any(address in network for network in _SPECIAL_V6)
 
 

@@ -168,9 +168,9 @@ def time_of(text: str) -> datetime | None:
     """A provider's time; None when it cannot be read or does not say which zone it is in."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return None if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return None if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _read(answer: Answer) -> Said:

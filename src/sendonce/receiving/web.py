@@ -67,7 +67,7 @@ def _arrival(request: web.BaseRequest, body: bytes, token: str, is_verified: boo
         method=request.method,
         path=request.path,
         token=token,
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else None,
+        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() and len(attempt) < 10 else None,
         body=body,
         headers=dict(request.headers),
         is_verified=is_verified,

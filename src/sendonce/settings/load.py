@@ -1,6 +1,7 @@
 """Read all settings, or just the few that a command needs: options, else variables, else the file, else defaults."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def load_sealer(path: Path | None, environment: Mapping[str, str]) -> Sealer:
 def load_retention(path: Path | None, environment: Mapping[str, str]) -> RetentionSettings:
     """How long things are kept, and nothing else."""
     return _retention(Everything(path, environment, NO_OPTIONS).table("retention"))
+
+
+def load_limits(path: Path | None, environment: Mapping[str, str]) -> tuple[timedelta, timedelta]:
+    """How long a lease holds and a send may take, and nothing else."""
+    everything = Everything(path, environment, NO_OPTIONS)
+    return _worker(everything.table("worker")).lease, _policy(everything.table("policy")).timeout
 
 
 def settings_of(everything: Everything) -> Settings:

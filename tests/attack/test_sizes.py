@@ -1,0 +1,99 @@
+"""Payloads and files that are too large or too deep: one sentence, nothing half-written, the transaction goes on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sendonce.cli import main
+from sendonce.domain.emails import Attachment, Email
+from sendonce.errors import SendonceError
+from sendonce.outbox.outbox import Outbox
+from tests.stores.databases import Database
+
+DEEP = 100_000
+
+
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def circle() -> object:
+    own: list[object] = []
+    own.append(own)
+    return own
+
+
+PAYLOADS: dict[str, Callable[[], object]] = {
+    "a hundred megabytes": lambda: "a" * 100_000_000,
+    "a hundred thousand levels": lambda: nested(DEEP),
+    "a hundred and one levels": lambda: nested(101),
+    "itself": circle,
+    "a million keys": lambda: {str(number): number for number in range(200_000)},
+}
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_a_payload_that_is_too_much_is_refused_and_the_transaction_goes_on(database: Database, kind: str) -> None:
+    payload = PAYLOADS[kind]()
+
+    with database.connection() as connection:
+        with pytest.raises(SendonceError) as caught:
+            Outbox().publish(connection, "a.b", payload, key="k", to="null:a")
+        Outbox().publish(connection, "a.b", {}, key="other", to="null:a")
+
+    assert len(str(caught.value)) < 300
+    assert len(str(caught.value).splitlines()) == 1
+    assert database.execute("select key from sendonce_events") == [("other",)]
+    assert database.one("select count(*) from sendonce_deliveries") == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Email("ada@example.com", text="a" * 20_000_000),
+        lambda: Email("ada@example.com", text="a", attachments=[Attachment("a", bytes(11_000_000))]),
+        lambda: Email("ada@example.com", text="a", subject="a" * 1_000_000),
+        lambda: "null:" + "a" * 1_000_000,
+        lambda: ["null:a", "https://good.example/" + "a" * 3000],
+    ],
+    ids=["text", "attachments", "subject", "address", "one of two"],
+)
+def test_a_destination_that_is_too_much_is_refused_whole(database: Database, make: Callable[[], object]) -> None:
+    with database.connection() as connection, pytest.raises(SendonceError) as caught:
+        Outbox().publish(connection, "a.b", {}, key="k", to=make())  # type: ignore[arg-type]
+
+    assert len(str(caught.value).splitlines()) == 1
+    assert database.one("select count(*) from sendonce_events") == 0
+
+
+FILES = {
+    "sendonce.toml of many levels": (["config", "--config=f"], "[worker]\na = " + "[" * DEEP),
+    "sendonce.toml of many dots": (["config", "--config=f"], "a" + ".a" * 3_000 + " = 1"),
+    "a payload of many levels": (["publish", "a.b", "--key=k", "--payload-file=f"], "[" * DEEP + "]" * DEEP),
+    "a payload of many megabytes": (["publish", "a.b", "--key=k", "--payload-file=f"], json.dumps("a" * 20_000_000)),
+    "a number of many digits": (["publish", "a.b", "--key=k", "--payload-file=f"], "1" * 10_000),
+    "a policy of many levels": (["worker", "--until-idle", "--policy=" + "[" * DEEP], ""),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_that_is_too_much_is_one_sentence(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, text = FILES[kind]
+    monkeypatch.chdir(tmp_path)
+    Path("f").write_text(text)
+    main(["migrate", "--database=sqlite:///x.db"])
+
+    code = main([*words, "--database=sqlite:///x.db"])
+
+    said = capsys.readouterr().err
+    assert code in (1, 2)
+    assert len(said.splitlines()) == 1
+    assert len(said) < 500
+    assert "unexpected" not in said
