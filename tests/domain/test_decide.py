@@ -1,5 +1,6 @@
 """decide(): each line of its table, by example."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -7,7 +8,7 @@ import pytest
 
 from sendonce.domain.decide import Decision, complete, dead_letter, decide, is_spent, wait
 from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import LEASE_EXPIRED, Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from tests.domain.values import a_delivery
 
@@ -128,6 +129,25 @@ def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decisi
 )
 def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decision: Decision) -> None:
     assert decided(delivery, outcome) == decision
+
+
+@pytest.mark.parametrize(
+    ("doubt_wait", "in_doubt", "outcome", "delay"),
+    [
+        (15 * S, False, LEASE_EXPIRED, 40 * S),
+        (15 * S, True, LEASE_EXPIRED, 80 * S),
+        (90 * S, True, LEASE_EXPIRED, 90 * S),
+        (15 * S, True, UNKNOWN, 15 * S),
+    ],
+)
+def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_be_over(
+    doubt_wait: timedelta, in_doubt: bool, outcome: Outcome, delay: timedelta
+) -> None:
+    policy = replace(POLICY, timeout=40 * S, doubt_wait=doubt_wait)
+
+    decision = decided(a_delivery(in_doubt=in_doubt, can_look_up=True), outcome, policy)
+
+    assert decision == wait(delay, in_doubt=True)
 
 
 @pytest.mark.parametrize(

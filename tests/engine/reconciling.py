@@ -20,13 +20,16 @@ from tests.stores.databases import Database
 LATER = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(hours=1), timeout=timedelta(seconds=2))
 AT_ONCE = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(0), timeout=timedelta(seconds=2))
 HOUR = timedelta(hours=1)
+NO_ANSWER = Unknown("timeout")
 NO_TRIGGERS = "alter table sendonce_deliveries disable trigger user"
 
 
-async def given_in_doubt(database: Database, store: Store, amount: int = 1, *, to: str = "test:a") -> list[int]:
+async def given_in_doubt(
+    database: Database, store: Store, amount: int = 1, *, to: str = "test:a", outcome: Unknown = NO_ANSWER
+) -> list[int]:
     ids = given_due_deliveries(database, amount, to=to)
     lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, Unknown("timeout"))
+    await settle_with(store, lease, outcome)
     await store.release([lease.id])
     return ids
 

@@ -11,6 +11,7 @@ from sendonce.channels.protocol import Message
 from sendonce.domain.attempts import Report as Said
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import (
+    LEASE_EXPIRED,
     CannotTell,
     Deferred,
     Delivered,
@@ -90,6 +91,18 @@ async def test_R11_not_found_before_doubt_wait_is_over_means_not_yet(database: D
     assert timedelta(minutes=50) < row.next_attempt_at - database.now() <= HOUR
     done, _ = await reconcile(store, serving(channel), AT_ONCE)
     assert done.answers == {Answer.NOT_FOUND: 1}
+
+
+async def test_R11_not_found_while_who_lost_the_lease_may_still_be_sending_means_not_yet(
+    database: Database, store: Store
+) -> None:
+    [delivery_id] = await given_in_doubt(database, store, outcome=LEASE_EXPIRED)
+    channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
+
+    done, _ = await reconcile(store, serving(channel), replace(AT_ONCE, timeout=HOUR))
+
+    assert done.answers == {Answer.TOO_EARLY: 1}
+    assert (await row_of(store, delivery_id)).in_doubt
 
 
 @pytest.mark.parametrize(

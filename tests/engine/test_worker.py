@@ -20,7 +20,11 @@ from tests.stores.databases import Database, SqliteDatabase
 BUSY = StoreBusy("away")
 # What has expired is due again before anybody could look whether nothing is due.
 AT_ONCE = replace(
-    QUICK, first_delay=timedelta(microseconds=1), longest_delay=timedelta(microseconds=1), doubt_wait=timedelta(0)
+    QUICK,
+    first_delay=timedelta(microseconds=1),
+    longest_delay=timedelta(microseconds=1),
+    timeout=timedelta(microseconds=1),
+    doubt_wait=timedelta(0),
 )
 
 
@@ -219,7 +223,7 @@ async def test_what_belongs_to_a_removed_subscription_is_given_up(database: Data
 
 async def test_what_was_erased_before_it_was_sent_is_given_up(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
-    database.execute("update sendonce_events set payload = null")
+    database.execute("update sendonce_events set payload = null, content_gone_at = created_at")
     channel = Told(Delivered())
 
     async with working(store, serving(channel)):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import LEASE_EXPIRED, Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy, next_delay
 
 
@@ -57,7 +57,7 @@ def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: floa
             pause = max(_backoff(delivery, policy, spread), asked)
             return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt))
         case Unknown() | Accepted():
-            return _doubt(delivery, policy, spread)
+            return _doubt(delivery, outcome, policy, spread)
         case Deferred(again_in=again_in):
             if _is_held(delivery, policy):
                 return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
@@ -71,6 +71,17 @@ def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: floa
 def is_spent(attempt_count: int, deferred_count: int, policy: Policy) -> bool:
     """True when these attempts, the deferred ones not counted, have reached the limit."""
     return attempt_count >= policy.max_attempts + deferred_count
+
+
+def doubt_wait(policy: Policy, code: str | None, *, was_in_doubt: bool) -> timedelta:
+    """How long an attempt of unknown outcome is left alone before anybody asks about it, or sends again.
+
+    Its lease may be over by a clock that has jumped, with its worker still at it: for as long as one send may take, and
+    one look-up before that where there was something to ask.
+    """
+    if code != LEASE_EXPIRED.code:
+        return policy.doubt_wait
+    return max(policy.doubt_wait, policy.timeout * (2 if was_in_doubt else 1))
 
 
 def _is_spent(delivery: Delivery, policy: Policy) -> bool:
@@ -87,13 +98,15 @@ def _backoff(delivery: Delivery, policy: Policy, spread: float) -> timedelta:
     return next_delay(policy, delivery.attempt_count + 1 - delivery.deferred_count, spread)
 
 
-def _doubt(delivery: Delivery, policy: Policy, spread: float) -> Decision:
+def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spread: float) -> Decision:
     """It may have been sent: ask later, or resend with the same token, or hold for a person."""
     doubtful = replace(delivery, in_doubt=True)
     nobody_to_ask = delivery.can_look_up is False
     if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
         return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
-    pause = max(policy.doubt_wait, _backoff(delivery, policy, spread))
+    code = outcome.code if isinstance(outcome, Unknown) else None
+    left_alone = doubt_wait(policy, code, was_in_doubt=delivery.in_doubt)
+    pause = max(left_alone, _backoff(delivery, policy, spread))
     return _within_deadline(doubtful, wait(pause, in_doubt=True))
 
 

@@ -63,6 +63,9 @@ class Deferred:
     response: str | None = None
 
 
+# What becomes of an attempt whose lease is over before its result is written.
+LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
+
 Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferred
 
 

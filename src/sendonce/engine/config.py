@@ -14,7 +14,8 @@ class WorkerConfig:
     """`concurrency` sends at once; nothing is leased beyond that, and one destination or host gets a part of them.
 
     A destination that fails `breaker_after` times in a row is left alone for `breaker_pause`, then probed, and left
-    alone for twice as long each time that fails.
+    alone for twice as long each time that fails. `until_idle` ends when nothing is left to do; with `once` also when
+    what is left needs time to pass, or is another worker's.
     """
 
     concurrency: int = 100
@@ -22,6 +23,7 @@ class WorkerConfig:
     poll: timedelta = timedelta(seconds=1)
     grace: timedelta = timedelta(seconds=20)
     until_idle: bool = False
+    once: bool = False
     per_destination: int | None = None
     per_host: int | None = None
     breaker_after: int = 10

@@ -57,7 +57,7 @@ class Keeper:
             except TimeoutError:
                 continue
         self._vitals.rest(PART)
-        await self._leave()
+        await self.leave()
 
     async def tick(self) -> None:
         """Do what is due: renewals first."""
@@ -109,7 +109,8 @@ class Keeper:
             self._vitals.turn(PART)
             await self._renew()  # a long row of expired leases must not cost us our own
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
+        """Release what is done, and say that this worker has ended."""
         try:
             await self._release()
             await self._store.leave(self._worker_id)

@@ -14,7 +14,7 @@ from sendonce.channels.faults import named
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
-from sendonce.domain.decide import Decision
+from sendonce.domain.decide import Decision, doubt_wait
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
@@ -172,11 +172,14 @@ class Reconciler:
     async def _too_early(self, claim: Claim, policy: Policy) -> Known | None:
         """Not found, said before `doubt_wait` has passed, may mean not found yet: then it is asked again later."""
         *before, ours = await self._store.attempts_of(claim.delivery_id)
-        doubtful = [each.finished_at for each in before if each.outcome in ("Unknown", "Accepted") and each.finished_at]
-        if doubtful:
-            left = policy.doubt_wait - (ours.created_at - max(doubtful))
-            if left > timedelta(0):
-                return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
+        waits = [
+            each.finished_at + doubt_wait(policy, each.error_code, was_in_doubt=True) - ours.created_at
+            for each in before
+            if each.outcome in ("Unknown", "Accepted") and each.finished_at
+        ]
+        left = max(waits, default=timedelta(0))
+        if left > timedelta(0):
+            return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
         return None
 
 

@@ -108,6 +108,7 @@ class Worker:
     async def _claim_until_stopped(self) -> None:
         pause = QUICKEST_POLL
         patience = Patience(CLAIMS, self._emit)
+        empty_turns = 0
         while not self._stop.is_set():
             self._vitals.turn(CLAIMS)
             await self._wait_for_slots()
@@ -117,7 +118,8 @@ class Worker:
             try:
                 claimed = await self._claim(wanted)
                 patience.calm()
-                if claimed == 0 and self._config.until_idle and await self._is_idle():
+                empty_turns = 0 if claimed or self.in_flight else empty_turns + 1
+                if claimed == 0 and self._config.until_idle and await self._is_idle(empty_turns):
                     return
             except StoreBusy as error:
                 await patience.wait(error, self._stop)
@@ -128,9 +130,15 @@ class Worker:
                 await self._rest(pause)
                 pause = min(pause * 2, self._config.poll.total_seconds())
 
-    async def _is_idle(self) -> bool:
-        """Nothing is on its way, due, or waiting for its turn."""
-        return not self.in_flight and await self._leases.is_idle() and await self._waiting.is_empty()
+    async def _is_idle(self, empty_turns: int) -> bool:
+        """Nothing is on its way, due, or waiting for its turn.
+
+        Once: or what is there was not to be had in two turns, of which the second has looked everywhere.
+        """
+        if self.in_flight:
+            return False
+        is_empty = await self._waiting.is_empty()
+        return (is_empty and await self._leases.is_idle()) or (self._config.once and empty_turns > 1)
 
     async def _claim(self, wanted: int) -> int:
         """Lease and hand to the sender; how many rows were looked at, parked ones included.
@@ -209,10 +217,12 @@ class Worker:
         if self._waiting.has_open:
             self._slot_free.clear()
             tasks.add(asyncio.ensure_future(self._slot_free.wait()))
-        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _on_report(self, report: Report, seconds: float) -> None:
         self._fairness.end(report.claim, report.outcome, seconds)

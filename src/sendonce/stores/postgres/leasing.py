@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
-from sendonce.domain.outcomes import Unknown
+from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.stores.postgres.lanes import Lanes, fetch
 from sendonce.stores.postgres.orchestrating import settle_on
 from sendonce.stores.records import ALIVE
 
-LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
 _WIDTH = len(Claim._fields)
 
 

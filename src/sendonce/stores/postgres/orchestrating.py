@@ -15,7 +15,7 @@ from sendonce.stores.ports import Started
 from sendonce.stores.postgres.bulk import take_step
 from sendonce.stores.postgres.columns import columns_of
 from sendonce.stores.postgres.journal import log_operation
-from sendonce.stores.postgres.lanes import BadValue, Connection, Lanes, fetch
+from sendonce.stores.postgres.lanes import BadValue, Connection, Lane, Lanes, fetch
 from sendonce.stores.records import Acted
 
 PARK_LIMIT = 2000
@@ -34,8 +34,8 @@ class Claimed(NamedTuple):
 class Orchestrating(Lanes):
     """Two lanes, so that the next claim goes on while the last results settle."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, where: str | Lane) -> None:
+        super().__init__(where)
         self.watermark: tuple[datetime, int] | None = None
         self._scanned_at = 0.0
         self._parking = PARK_LIMIT

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
-from sendonce.domain.outcomes import Unknown
+from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.records import ALIVE
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
@@ -13,7 +13,6 @@ from sendonce.stores.sqlite.orchestrating import claim_of
 from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds
 
-LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
 _WIDTH = len(Claim._fields)
 
 

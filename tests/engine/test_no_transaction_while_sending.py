@@ -1,0 +1,75 @@
+"""No transaction is open while something is being sent or asked about: the database itself is asked at that moment."""
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sendonce.domain.outcomes import Found, LookUp, Outcome, Unknown
+from sendonce.engine import daemon
+from sendonce.engine.daemon import Parts
+from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, given_many, serving
+from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+
+OLDER = (
+    "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    " and backend_type = 'client backend' and xact_start < ?"
+)
+
+
+def held_since(database: Database, begun: Any) -> int:
+    """How many transactions are open that had begun by then, or that keep others from the whole file."""
+    if isinstance(database, PostgresDatabase):
+        return int(database.one(OLDER, begun))
+    assert isinstance(database, SqliteDatabase)
+    with closing(sqlite3.connect(database.path, timeout=5, isolation_level=None)) as other:
+        # Waits for whoever reads or writes; busy (1) when one of them does not end.
+        [busy, *_] = other.execute("pragma wal_checkpoint(truncate)").fetchone()
+    return int(busy)
+
+
+def clock_of(database: Database) -> Any:
+    return database.one("select clock_timestamp()") if isinstance(database, PostgresDatabase) else time.time()
+
+
+@pytest.mark.slow
+async def test_no_transaction_is_open_while_something_is_sent_or_asked_about(database: Database) -> None:
+    given_many(database, 4)
+    held: list[int] = []
+    one_at_a_time = asyncio.Lock()
+
+    async def look() -> None:
+        begun = clock_of(database)
+        await asyncio.sleep(0.1)  # what had begun before and was about to end has ended
+        async with one_at_a_time:
+            held.append(await asyncio.to_thread(held_since, database, begun))
+
+    async def send() -> Outcome:
+        await look()
+        return Unknown("dropped", "no answer")
+
+    async def answer() -> LookUp:
+        await look()
+        return Found("n-1")
+
+    channel = Asked(send, answers=[answer])
+    parts = Parts(
+        open_store=database._connect,
+        channels=serving(channel),
+        config=replace(QUICK_CONFIG, until_idle=True, lease=timedelta(seconds=20)),
+        emit=lambda fact: None,
+        version="1",
+        policy=replace(QUICK, timeout=timedelta(seconds=8)),
+    )
+
+    stopped = await asyncio.wait_for(daemon.run(parts), 40)
+
+    assert stopped.finished == 8
+    assert len(channel.sent) == len(channel.asked) == 4
+    assert held == [0] * 8
+    assert database.one("select count(*) from sendonce_deliveries where status = 'Completed'") == 4
