@@ -14,6 +14,8 @@ POINTS = (
     "keeper.before_expire",
     "keeper.after_expire",
 )
+# Those of `sendonce migrate`.
+MIGRATING = ("migrate.before_commit", "migrate.after_commit", "backfill.before_commit", "backfill.after_commit")
 
 
 def _nothing(point: str) -> None:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sendonce.errors import ConfigError, StoreBusy, StoreError
+from sendonce.stores.migrations import Told, silent
 from sendonce.stores.urls import DEFAULT_DATABASE
 from sendonce.stores.urls import check_url as check_url
 from sendonce.stores.urls import display_url as display_url
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from sendonce.operations.doctor import Diagnosis, Limits
     from sendonce.stores.ports import Doorbell, Store
 
 
 class _Migrator(Protocol):
-    async def migrate(self, url: str) -> list[str]: ...
+    async def migrate(self, url: str, told: Told = ...) -> list[str]: ...
 
     async def schema_version(self, url: str) -> int: ...
 
@@ -65,12 +67,15 @@ def open_doorbell(url: str) -> "Doorbell":
     return PostgresDoorbell(url)
 
 
-async def migrate(url: str) -> list[str]:
-    """Bring a database to the newest schema; the names of the migrations that were applied now."""
+async def migrate(url: str, told: Told = silent) -> list[str]:
+    """Bring a database to the newest schema and fill in what that needs; the names of what was applied now.
+
+    Programs of the version before go on meanwhile. `told` is called with whom it waits for and how far it has come.
+    """
     url = check_url(url)
     if is_sqlite(url):
         _require_folder(url)
-    return await _migrator(url).migrate(url)
+    return await _migrator(url).migrate(url, told)
 
 
 async def schema_version(url: str) -> int:
@@ -79,6 +84,22 @@ async def schema_version(url: str) -> int:
     if is_missing(url):
         return 0
     return await _migrator(url).schema_version(url)
+
+
+async def examine(url: str, limits: "Limits") -> "list[Diagnosis]":
+    """What is well and what is wrong with a database and its surroundings, whatever its schema."""
+    url = check_url(url)
+    if is_sqlite(url):
+        _require_file(url)
+        from sendonce.operations import doctor_sqlite
+        from sendonce.stores.sqlite import examining as sqlite_examining
+
+        return doctor_sqlite.diagnose(await sqlite_examining.examine(url), limits)
+    _require_psycopg(url)
+    from sendonce.operations import doctor_postgres
+    from sendonce.stores.postgres import examining as postgres_examining
+
+    return doctor_postgres.diagnose(await postgres_examining.examine(url), limits)
 
 
 def migration_sql(url: str, from_version: int = 0) -> str:
@@ -155,20 +176,36 @@ def _require_psycopg(url: str) -> None:
     """The driver, and an address that it can read."""
     if find_spec("psycopg") is None:
         raise ConfigError("PostgreSQL needs: pip install 'sendonce[postgres]'")
+    check_readable(url)
+
+
+def check_readable(url: str) -> None:
+    """ConfigError for an address that the driver, where it is installed, cannot read."""
+    if is_sqlite(url) or find_spec("psycopg") is None or _is_readable(url):
+        return
+    before, _, options = url.partition("?")
+    if "@" not in options and _is_readable(before):  # else the ? may be a password's
+        raise ConfigError(
+            "the database's address has an option after its ? that PostgreSQL does not know or cannot read; libpq's"
+            " manual lists them: sslmode, connect_timeout, options …"
+        )
+    raise ConfigError(
+        "the database's address cannot be read; write postgresql://user:password@host:5432/name, with what is"
+        " special in a password as %40 (@), %2F (/), %3A (:)"
+    )
+
+
+def _is_readable(url: str) -> bool:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         parts = conninfo_to_dict(url)
     except psycopg.Error:  # its message repeats the address, password and all
-        parts = {"port": "unreadable"}
+        return False
     host, port = str(parts.get("host") or ""), str(parts.get("port") or "")
     # A password with an @ or a / in it reads like a host or a port, which errors would show.
-    if "@" in host[1:] or not all(each.isdecimal() for each in port.split(",") if each):
-        raise ConfigError(
-            "the database's address cannot be read; write postgresql://user:password@host:5432/name, with what is"
-            " special in a password as %40 (@), %2F (/), %3A (:)"
-        )
+    return "@" not in host[1:] and all(each.isdecimal() for each in port.split(",") if each)
 
 
 def _require_file(url: str) -> None:

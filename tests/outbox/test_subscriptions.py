@@ -52,6 +52,8 @@ async def test_matching_ones_get_one_delivery_each(kind: Kind, caller: Caller) -
     assert routed(address, "a") == routed(address, "b") == expected
     assert routed(address, "c") == [wide, everything, several]
     assert len(routed(address, "d")) == 1
+    written = address.look("select key, routed from sendonce_events order by key")
+    assert written == [("a", 7), ("b", 6), ("c", 3), ("d", 1), ("e", 0)]
 
 
 @pytest.mark.parametrize(("state", "listens"), [("paused", True), ("disabled", True), ("removed", False)])

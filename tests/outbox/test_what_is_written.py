@@ -48,11 +48,11 @@ async def test_every_argument_arrives(kind: Kind, caller: Caller) -> None:
     await caller.end("commit")
 
     events = kind.address.look(
-        "select key, tenant, type, subject, version, payload, headers from sendonce_events order by key"
+        "select key, routed, tenant, type, subject, version, payload, headers from sendonce_events order by key"
     )
     assert [key for key, *_ in events] == ["b", "c", "order/a%2Fb%25"]
     for _, *values, stored, headers in events:
-        assert values == ["acme ✓", "order.created", "order/1 'quoted'", 2**63 - 1]
+        assert values == [2, "acme ✓", "order.created", "order/1 'quoted'", 2**63 - 1]
         assert json.loads(stored) == payload
         assert json.loads(headers) == {"x-reason": "tést %s :a $1"}
     check_deliveries(kind.address)
@@ -99,6 +99,7 @@ async def test_an_event_for_nobody_is_recorded_too(kind: Kind, caller: Caller) -
 
     assert [each.deliveries for each in (published, *batch)] == [0, 0, 0]
     assert kind.address.counts() == {"events": 3, "deliveries": 0, "contents": 0}
+    assert kind.address.look("select routed from sendonce_events") == [(0,)] * 3
 
 
 def test_one_destination_in_two_spellings_gets_one_delivery(address: Address) -> None:

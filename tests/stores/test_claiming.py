@@ -81,7 +81,7 @@ async def test_W9_what_is_claimed_is_in_progress_with_one_leased_attempt(databas
 
 async def test_a_blanked_payload_is_none_and_not_an_empty_text(database: Database, store: Store) -> None:
     given_due_delivery(database)
-    database.execute("update sendonce_events set payload = null")
+    database.execute("update sendonce_events set payload = null, content_gone_at = created_at")
 
     [claim] = (await given_lease(store)).claims
 

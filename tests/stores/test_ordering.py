@@ -56,7 +56,8 @@ async def test_a_test_goes_to_one_subscription_whatever_the_others_listen_to(dat
 
     [delivery_id] = (await store.add_test(one, TEST, operator="ada")).ids
 
-    [row] = database.rows("deliveries")
+    [event], [row] = database.rows("events"), database.rows("deliveries")
+    assert event["routed"] == 1
     assert (row["id"], row["subscription_id"], row["status"]) == (delivery_id, one, "Pending")
     delivery = await store.delivery(delivery_id)
     assert delivery is not None

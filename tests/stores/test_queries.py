@@ -24,15 +24,19 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     | {"add_dead_letters", "count"},
     "open_generations": {"open_generation"},
 }
-# Locks; SQLite has one writer.
-ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"}
-# The writing parts of cancel and of rolling up counters, a step of doubt, and the migrator's bookkeeping.
+# Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
+ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"} | {
+    *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
+    *("missing_rights", "current_role"),
+}
+# The writing parts of cancel and of rolling up counters, a step of doubt, the migrator's bookkeeping, the clock.
 ONLY_SQLITE = {
     "add_cancelled",
     "last_of_step",
     "counters_to_roll_up",
     "drop_counters",
     "has_meta",
+    "newest_time",
     "set_schema_version",
 }
 

@@ -196,15 +196,87 @@ async def test_a_payload_may_be_blanked_once_and_nothing_else_with_it(database: 
 
     for change in ("key = 'other'", "type = 'other'", "tenant = 'other'", "subject = 'x'", "headers = 'x'"):
         with pytest.raises(REFUSED):
-            database.execute(f"update sendonce_events set payload = null, {change}")
-    database.execute("update sendonce_events set payload = null")
+            database.execute(f"update sendonce_events set payload = null, content_gone_at = created_at, {change}")
+    database.execute("update sendonce_events set payload = null, content_gone_at = created_at")
     [after] = database.rows("events")
     for again in ("null", "'{}'"):
         with pytest.raises(REFUSED):
             database.execute(f"update sendonce_events set payload = {again}")
 
-    assert after == {**before, "payload": None}
+    assert after == {**before, "payload": None, "content_gone_at": before["created_at"]}
     assert database.rows("events") == [after]
+
+
+@pytest.mark.parametrize("column", ["payload", "headers", "subject"])
+async def test_nobody_takes_content_away_without_writing_down_when(
+    database: Database, store: Store, column: str
+) -> None:
+    given_due_delivery(database, subject="memo 1", headers={"a": "b"})
+
+    with pytest.raises(REFUSED, match="events_are_immutable"):
+        database.execute(f"update sendonce_events set {column} = null")
+
+
+OTHER_LETTER = {
+    "id": "99",
+    "delivery_id": "99",
+    "created_at": "null",
+    "reason": "'expired'",
+    "error_code": "'200'",
+    "error_message": "'forged'",
+    "closed_by": "'somebody'",
+}
+
+
+@pytest.mark.parametrize("column", OTHER_LETTER)
+async def test_what_a_dead_letter_says_stays(database: Database, store: Store, column: str) -> None:
+    await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
+    closing = "" if column == "closed_by" else ", closed_at = created_at, closed_as = 'discarded'"
+
+    for rest in {"", closing}:
+        with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways)):
+            database.execute(f"update sendonce_dead_letters set {column} = {OTHER_LETTER[column]}{rest}")
+
+
+async def test_a_dead_letter_is_closed_once(database: Database, store: Store) -> None:
+    await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
+
+    database.execute(
+        "update sendonce_dead_letters set closed_at = created_at, closed_as = 'discarded', closed_by = 'ada'"
+    )
+    for change in ("closed_as = 'requeued'", "closed_by = 'eve'", "closed_at = null, closed_as = null", "id = id"):
+        with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways)):
+            database.execute(f"update sendonce_dead_letters set {change}")
+
+    [letter] = database.rows("dead_letters")
+    assert (letter["closed_as"], letter["closed_by"]) == ("discarded", "ada")
+
+
+async def test_an_erasure_takes_the_words_from_a_dead_letter_that_is_closed(database: Database, store: Store) -> None:
+    await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
+    closing = "closed_at = created_at, closed_as = 'erased'"
+
+    database.execute(f"update sendonce_dead_letters set error_message = null, {closing}")
+
+    assert database.one("select closed_as from sendonce_dead_letters") == "erased"
+
+
+async def test_how_many_an_event_was_routed_to_is_written_once(database: Database, store: Store) -> None:
+    given_due_delivery(database, key="new")
+    copied = "tenant, type, payload, content_digest, created_at"
+    database.execute(f"insert into sendonce_events (key, {copied}) select 'old', {copied} from sendonce_events")
+
+    for change in ("payload = '{}'", "routed = null", "type = 'other', routed = 1"):
+        with pytest.raises(REFUSED, match="events_are_immutable"):
+            database.execute(f"update sendonce_events set {change} where key = 'old'")
+    database.execute("update sendonce_events set routed = 1 where key = 'old'")
+    after = database.rows("events")
+    for again in ("0", "1", "2", "null"):
+        with pytest.raises(REFUSED, match="events_are_immutable"):
+            database.execute(f"update sendonce_events set routed = {again}")
+
+    assert [row["routed"] for row in after] == [1, 1]
+    assert database.rows("events") == after
 
 
 WRONG: list[dict[str, Any]] = [

@@ -10,11 +10,12 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import display_url
 from sendonce.domain.durations import format_duration
-from sendonce.operations.glance import alert_sentence, held_sentence, stop_sentence, warnings
+from sendonce.operations.glance import alert_sentence, backfill_sentence, held_sentence, stop_sentence, warnings
 from sendonce.operations.plain import plain
 from sendonce.operations.rooms import room_sentence
 from sendonce.operations.subscriptions import HeldBack, held_back
 from sendonce.operations.wording import ago
+from sendonce.stores.migrations import Backfill
 from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
 
@@ -29,24 +30,28 @@ def add(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    status, held = with_store(args, _look)
+    status, held, backfills = with_store(args, _look)
     if args.json:
         shown = plain(status)
         found = [
             {"id": each.subscription.id, "state": each.subscription.state, "waiting": each.waiting} for each in held
         ]
-        say_json({**(shown if isinstance(shown, dict) else {}), "held_back": found, "warnings": warnings(status)})
+        whole = {**(shown if isinstance(shown, dict) else {}), "backfills": plain(backfills), "held_back": found}
+        say_json({**whole, "warnings": warnings(status)})
         return 0
     say(f"{display_url(database_of(args))}, schema {status.schema_version}")
     _lines(status, held)
+    for each in backfills:
+        if not each.is_finished:
+            _line("back-fill", backfill_sentence(each), "yellow")
     for sentence in warnings(status):
         say(paint(f"warning: {sentence}", "red"))
     return 0
 
 
-async def _look(store: ReadStore) -> tuple[Status, list[HeldBack]]:
+async def _look(store: ReadStore) -> tuple[Status, list[HeldBack], list[Backfill]]:
     status = await store.status()
-    return status, await held_back(store) if status.parked else []
+    return status, await held_back(store) if status.parked else [], await store.backfills()
 
 
 def _lines(status: Status, held: list[HeldBack]) -> None:

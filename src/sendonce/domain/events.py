@@ -69,6 +69,12 @@ class NewEvent(NamedTuple):
         return patterns_of(self.type)
 
 
+def digest_of_stored(payload: str, subject: str | None, version: int | None, named: str) -> bytes:
+    """The content digest of what a database has kept. `named`: destinations as JSON, [[uri, content or null], …]."""
+    destinations = tuple(Routed(uri, content) for uri, content in json.loads(named))
+    return NewEvent("", "", "", payload, destinations, subject, version).content_digest
+
+
 def new_event(
     type: str,
     payload: object,

@@ -6,6 +6,7 @@ from sendonce.domain.durations import format_duration
 from sendonce.operations.scopes import spelled
 from sendonce.operations.subscriptions import HeldBack
 from sendonce.operations.wording import ago, counted, dated, one_line
+from sendonce.stores.migrations import Backfill
 from sendonce.stores.records import ROOM_CAP, AlertRow, Status, StopRow
 
 DUE_FOR_LONG = timedelta(seconds=30)
@@ -47,6 +48,11 @@ def held_sentence(held: HeldBack) -> str:
     amount = f"{ROOM_CAP:,} or more wait" if held.waiting >= ROOM_CAP else counted(held.waiting, "waits", "wait")
     go_on = f"go on with: sendonce subscriptions resume {row.id}"
     return f"{amount} for subscription {row.id}, which is {row.state}{why}; {go_on}"
+
+
+def backfill_sentence(backfill: Backfill) -> str:
+    """0002_routed has come to 4,000 of 120,000; go on with: sendonce migrate."""
+    return f"{backfill.migration} has come to {backfill.done:,} of {backfill.bound:,}; go on with: sendonce migrate"
 
 
 def stop_sentence(stop: StopRow, status: Status) -> str:

@@ -55,6 +55,12 @@ def listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def missing_tables(names: list[str]) -> str:
+    """What to say when some are there and these are not."""
+    which = f"table {names[0]} is" if len(names) == 1 else f"tables {listed(names)} are"
+    return f"{which} missing; restore {'it' if len(names) == 1 else 'them'} from a backup"
+
+
 def one_line(text: str, limit: int = 300) -> str:
     """A text from outside on one line, without what could steer a terminal."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -90,7 +90,7 @@ class RequestOrder(NamedTuple):
 def _request(order: RequestOrder, database: Database) -> Steps[Requested]:
     wanted = order.request
     sql, values = queries(database), _VALUES[database](wanted)
-    yield Statement(sql["lock_request"], values if database == "postgres" else {})
+    yield Statement(sql["wait_for_turn"], values if database == "postgres" else {})
     there = _there((yield Statement(sql["find_request"], values)))
     known, remember, run = rule(wanted, there, keep_first=order.keep_first)
     if known is not None:

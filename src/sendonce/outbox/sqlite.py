@@ -11,6 +11,7 @@ from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, v
 from sendonce.outbox.statements import Statement, Steps, Value, in_savepoint, queries
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
+Listening: TypeAlias = dict[tuple[str, str], list[int]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,14 +23,18 @@ def record(order: Order) -> Steps[list[Recorded]]:
 def _record(order: Order) -> Steps[list[Recorded]]:
     now = time.time_ns() // 1000
     found: dict[int, Recorded] = {}
+    yield Statement(queries("sqlite")["wait_for_turn"])
     for portion in chunks(enumerate(order.entries)):
-        fresh = yield from _insert_events(portion, order, found, now)
+        listening = yield from _find_subscriptions(portion)
+        fresh = yield from _insert_events(portion, listening, order, found, now)
         if fresh:
-            yield from _insert_deliveries(fresh, found, now)
+            yield from _insert_deliveries(fresh, listening, found, now)
     return [found[n] for n in range(len(order.entries))]
 
 
-def _insert_events(portion: Portion, order: Order, found: dict[int, Recorded], now: int) -> Steps[Portion]:
+def _insert_events(
+    portion: Portion, listening: Listening, order: Order, found: dict[int, Recorded], now: int
+) -> Steps[Portion]:
     """Write the events whose key is new, and enter what became of each; those that were new."""
     values: dict[str, Value] = {
         "events": _document(
@@ -42,6 +47,7 @@ def _insert_events(portion: Portion, order: Order, found: dict[int, Recorded], n
                     event.subject,
                     event.payload,
                     event.headers,
+                    len(event.destinations) + len(listening.get((event.tenant, event.type), [])),
                 ]
                 for event, _ in (entry for _, entry in portion)
             ]
@@ -67,8 +73,7 @@ def _insert_events(portion: Portion, order: Order, found: dict[int, Recorded], n
     return [(n, entry) for n, entry in portion if found[n].is_new]
 
 
-def _insert_deliveries(fresh: Portion, found: dict[int, Recorded], now: int) -> Steps[None]:
-    subscriptions = yield from _find_subscriptions(fresh)
+def _insert_deliveries(fresh: Portion, listening: Listening, found: dict[int, Recorded], now: int) -> Steps[None]:
     deliveries: list[list[object]] = []
     contents: list[list[object]] = []
     hashes: list[bytes] = []
@@ -82,7 +87,7 @@ def _insert_deliveries(fresh: Portion, found: dict[int, Recorded], now: int) -> 
             if one.content is not None:
                 content_hashes.append(one.hash)
                 contents.append([event_id, one.content])
-        matching = subscriptions.get((event.tenant, event.type), [])
+        matching = listening.get((event.tenant, event.type), [])
         for subscription_id in matching:
             uri = f"subscription:{subscription_id}"
             hashes.append(destination_hash(uri))
@@ -100,12 +105,12 @@ def _insert_deliveries(fresh: Portion, found: dict[int, Recorded], now: int) -> 
         yield Statement(queries("sqlite")["insert_deliveries"], rows)
 
 
-def _find_subscriptions(portion: Portion) -> Steps[dict[tuple[str, str], list[int]]]:
+def _find_subscriptions(portion: Portion) -> Steps[Listening]:
     """The subscriptions that listen, by the tenant and type of the events."""
     kinds = list({(entry.event.tenant, entry.event.type): entry.event.patterns for _, entry in portion}.items())
     patterns = [[place, tenant, pattern] for place, ((tenant, _), matching) in enumerate(kinds) for pattern in matching]
     rows = yield Statement(queries("sqlite")["find_subscriptions"], {"patterns": _document(patterns)})
-    listening: dict[tuple[str, str], list[int]] = {}
+    listening: Listening = {}
     for place, subscription_id in rows:
         listening.setdefault(kinds[place][0], []).append(subscription_id)
     return listening

@@ -1,27 +1,105 @@
-"""Numbered migrations, and which schema this program can run on."""
+"""Numbered migrations, what each fills in afterwards, and which schema this program can run on."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Self, TypeAlias
 
 from sendonce.errors import SchemaMismatch
+from sendonce.queries import split
 
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+_STATE = re.compile(r"(\d+)/(\d+)")
+# What is filled in by one transaction. Between two of them others have at least as long as one took.
+BACKFILL_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
+    """One file NNNN_name.sql. What has to be filled in afterwards is beside it, as named queries in
+    NNNN_name.backfill.sql:
+
+    bound     the highest id there is
+    late      whether an older program has left something to fill in above `:bound`
+    upto      the highest of the next `:rows` ids above `:after`, up to `:bound`; null when there are none
+    fill      fill in what is not yet, above `:after` and up to `:upto`
+    hold      PostgreSQL only: keep writers out, so that nothing below the bound is still to be committed
+    """
+
     number: int
     name: str
     sql: str
+    backfill: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """The name in sendonce_meta under which it is written how far the back-fill has come."""
+        return f"backfill:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """How far the back-fill of a migration has come: up to and with the row `done`, of those up to `bound`."""
+
+    migration: str
+    done: int
+    bound: int
+
+    @property
+    def is_finished(self) -> bool:
+        return self.done >= self.bound
+
+    @property
+    def value(self) -> str:
+        """As it is written in sendonce_meta."""
+        return f"{self.done}/{self.bound}"
+
+    @classmethod
+    def read(cls, name: str, value: str) -> Self:
+        """From a row of sendonce_meta."""
+        found = _STATE.fullmatch(value)
+        if found is None:
+            raise SchemaMismatch(f"sendonce_meta has a row {name} that this program cannot read; install a newer one")
+        return cls(name.removeprefix("backfill:"), int(found[1]), int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Somebody's transaction holds this table, which is needed: by the pid of its session where it has one.
+
+    Neither is known when it has just ended, or holds something else.
+    """
+
+    pid: int | None = None
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """All of these have run, and are about to be committed."""
+
+    names: tuple[str, ...]
+
+
+News: TypeAlias = Backfill | Waiting | Applying
+Told: TypeAlias = Callable[[News], None]
+"""Called while somebody is waited for, before the tables' change is committed, and after each step of a back-fill."""
+
+
+def silent(_: News) -> None:
+    return None
 
 
 def available(package: str) -> list[Migration]:
     """A database's migrations, in order, without a gap."""
+    folder = files(package).joinpath("migrations")
     found = []
-    for file in files(package).joinpath("migrations").iterdir():
+    for file in folder.iterdir():
         if match := _NAME.fullmatch(file.name):
-            found.append(Migration(int(match[1]), f"{match[1]}_{match[2]}", file.read_text("utf-8")))
+            beside = folder.joinpath(file.name.removesuffix(".sql") + ".backfill.sql")
+            backfill = split(beside.read_text("utf-8")) if beside.is_file() else {}
+            found.append(Migration(int(match[1]), f"{match[1]}_{match[2]}", file.read_text("utf-8"), backfill))
     found.sort(key=lambda each: each.number)
     if [each.number for each in found] != list(range(1, len(found) + 1)):
         raise ValueError(f"the migrations of {package} are not numbered 1, 2, 3 …")

@@ -22,6 +22,7 @@ from sendonce.stores.records import (
     SecretRow,
 )
 from sendonce.stores.upkeep import ErasureStore, RetentionStore
+from sendonce.stores.verifying import VerifyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +313,7 @@ class Store(
     RetentionStore,
     ErasureStore,
     ReadStore,
+    VerifyStore,
     Protocol,
 ):
     """A whole database. Only the composition root and tests see it like this."""

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sendonce.domain.requests import RequestState
+from sendonce.stores.migrations import Backfill
 from sendonce.stores.records import (
     SUBSCRIPTIONS_SHOWN,
     AttemptRow,
@@ -30,6 +31,10 @@ class ReadStore(Protocol):
 
     async def namespace(self) -> str:
         """The token namespace of this database."""
+        ...
+
+    async def backfills(self) -> list[Backfill]:
+        """How far the back-fill of each migration that has one has come."""
         ...
 
     async def events(self, wanted: Filter) -> list[EventRow]: ...

@@ -22,7 +22,9 @@ QUESTIONS = {
     ),
     "functions": f"select pg_get_functiondef(oid), proacl from pg_proc where pronamespace = {_SCHEMA}",
     "comments": f"select relname, description from pg_description join pg_class on oid = objoid where {_OURS}",
-    "settings": "select name from sendonce_meta union all select value from sendonce_meta where name <> 'namespace'",
+    "settings": (
+        "select name from sendonce_meta union all select value from sendonce_meta where name = 'schema_version'"
+    ),
 }
 
 

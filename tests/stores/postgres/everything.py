@@ -12,14 +12,17 @@ from sendonce.domain.events import new_event
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.tokens import provider_token
+from sendonce.operations.checks import CHECKS
 from sendonce.operations.explain import explain
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.stores.bulk import CANCEL, REPLAY, REQUEUE
+from sendonce.stores.postgres.examining import examine
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.records import Filter, RequestFilter
 from sendonce.stores.selections import Selection
 from sendonce.stores.upkeep import Person, Stage
+from sendonce.stores.verifying import Times, Walk
 from tests.given import HOLD, WORKER, expire, given_lease, result, settle_with
 from tests.stores.bulkwork import begun, step
 from tests.stores.postgres import million
@@ -58,7 +61,9 @@ async def do_everything(url: str) -> None:
         await reconcile(store)
         await alert(store)
         await look(store)
+        await inspect(store)
         await prune(store)
+    await examine(url)
 
 
 async def work(store: PostgresStore) -> None:
@@ -79,6 +84,16 @@ async def work(store: PostgresStore) -> None:
     await store.start(WORKER, 10, HOLD)
     await store.resume("channel", "null", operator="ada")
     await store.leave(worker_id)
+
+
+async def inspect(store: PostgresStore) -> None:
+    """The steps of a consistency check, in the middle of what has ended."""
+    now = (await store.verify_facts()).now
+    await store.broken_rules()
+    for walk in Walk:
+        checks = [check.name for check in CHECKS if check.walk is walk]
+        for after in (1_000, million.FINISHED // 2, million.FINISHED):
+            await store.inspect(walk, checks, after, limit=5_000, ended=Times(surely=now, until=now))
 
 
 async def operate(store: PostgresStore) -> None:

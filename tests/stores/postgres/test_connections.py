@@ -138,6 +138,7 @@ async def test_a_conflict_between_transactions_is_busy(
     letter = await strict.dead_letter_of(delivery_id)
     assert letter is not None
     with psycopg.connect(database.url) as other:
+        other.execute("set local session_replication_role = replica")
         other.execute("update sendonce_dead_letters set closed_by = 'somebody'")
         discarding = asyncio.create_task(strict.discard([letter.id], operator="ada", reason="old"))
         await is_waiting(database)

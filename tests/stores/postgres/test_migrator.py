@@ -1,20 +1,23 @@
 """Migrations: applied once however often and by however many they are run; other schemas are refused in a sentence."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
+from sendonce.cli import main
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.outcomes import Delivered
-from sendonce.errors import SchemaMismatch, StoreError
+from sendonce.errors import SchemaMismatch, StoreBusy, StoreError
 from sendonce.stores.migrations import Migration, available
 from sendonce.stores.postgres import migrator
 from sendonce.stores.postgres import store as store_module
 from sendonce.stores.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
+from tests.processes import sendonce
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres.catalog import catalog
@@ -101,6 +104,47 @@ async def test_when_one_migration_fails_none_is_applied(
 
     assert await migrator.schema_version(empty.url) == 0
     assert empty.one("select count(*) from pg_class where relname like 'sendonce%%'") == 0
+
+
+def test_whom_it_waits_for_is_said_and_that_an_interruption_changed_nothing(
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(migrator, "available", lambda package: available(package)[:1])
+        asyncio.run(migrator.migrate(empty.url))
+    with psycopg.connect(empty.url) as holding:
+        holding.execute("select count(*) from sendonce_events")
+        held_by = f"transaction {holding.info.backend_pid}, which holds sendonce_events"
+
+        with sendonce("migrate", database=empty.url) as waiting:
+            waiting.says(f"^waiting for {held_by}; nothing is changed yet$")
+            waiting.send(signal.SIGINT)
+            code = waiting.ended()
+
+    assert (code, waiting.lines[-1]) == (130, "sendonce: interrupted; nothing was changed\n")
+    assert asyncio.run(migrator.schema_version(empty.url)) == 1
+
+
+def test_what_is_interrupted_after_it_changed_the_tables_says_so(
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(point: str) -> None:
+        if point == "migrate.after_commit":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(migrator, "checkpoint", interrupt)
+
+    code = main(["migrate", "--database", empty.url])
+
+    assert code == 130
+    assert capsys.readouterr().err.startswith("sendonce: interrupted; the tables are changed, or were just about to be")
+
+
+async def test_a_server_that_only_reads_is_said_to(empty: PostgresDatabase) -> None:
+    empty.execute(f"alter database {empty.one('select current_database()')} set default_transaction_read_only = on")
+
+    with pytest.raises(StoreBusy, match=r"only reads \(a standby, .* use the primary's address, or switch that off$"):
+        await migrator.migrate(empty.url)
 
 
 async def test_a_database_without_tables_is_refused_in_a_sentence(empty: PostgresDatabase) -> None:

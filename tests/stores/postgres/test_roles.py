@@ -335,7 +335,9 @@ async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
     await settle_with(engine, lease, Delivered("n"))
     janitor = under("janitor")
 
-    janitor.execute("update sendonce_events set payload = null, headers = null, subject = null")
+    janitor.execute(
+        "update sendonce_events set payload = null, headers = null, subject = null, content_gone_at = now()"
+    )
     janitor.execute("update sendonce_contents set content = null")
     janitor.execute("insert into sendonce_operations (kind, operator, subject) values ('prune', 'janitor', 'all')")
     for table in ("dead_letters", "attempts", "deliveries", "contents", "events", "findings", "counters"):

@@ -9,6 +9,7 @@ import pytest_asyncio
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
+from sendonce.stores.migrations import available
 from sendonce.stores.postgres import migrator
 from sendonce.stores.records import Filter
 from tests.given import HOLD, WORKER, expire, given_due_deliveries, given_due_delivery, given_lease, result, settle_with
@@ -30,7 +31,7 @@ async def database(
 
 
 async def test_a_delivery_goes_its_whole_way(database: PostgresDatabase) -> None:
-    assert await migrator.migrate(database.url) == ["0001_first"]
+    assert await migrator.migrate(database.url) == [each.name for each in available(migrator.PACKAGE)]
     assert await migrator.migrate(database.url) == []
     store = await database.open()
     subscription_id = await store.add_subscription(

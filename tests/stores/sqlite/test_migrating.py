@@ -9,14 +9,19 @@ from pathlib import Path
 import pytest
 
 from sendonce.errors import SchemaMismatch
+from sendonce.stores.migrations import available
 from sendonce.stores.sqlite import migrator
+from sendonce.stores.sqlite.lanes import PACKAGE
 from sendonce.stores.sqlite.store import SqliteStore
 from tests.stores.databases import SqliteDatabase
 
+ALL = [each.name for each in available(PACKAGE)]
+KNOWN = len(ALL)
 # Says when it is ready, waits for the word, migrates, and prints what it has applied.
 MIGRATE = """
 import asyncio, sys
 from sendonce.stores.sqlite import migrator
+from sendonce.stores.sqlite.lanes import PACKAGE
 print("ready", flush=True)
 sys.stdin.readline()
 print(asyncio.run(migrator.migrate(sys.argv[1])), flush=True)
@@ -36,9 +41,9 @@ async def test_migrating_twice_applies_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
 
     assert await migrator.schema_version(url) == 0
-    assert await migrator.migrate(url) == ["0001_first"]
+    assert await migrator.migrate(url) == ALL
     assert await migrator.migrate(url) == []
-    assert await migrator.schema_version(url) == 1
+    assert await migrator.schema_version(url) == KNOWN
 
 
 @pytest.mark.parametrize("round", range(3))
@@ -53,7 +58,7 @@ def test_two_processes_migrating_at_once_apply_once(tmp_path: Path, round: int) 
         process.stdin.flush()
     answers = [process.communicate(timeout=30)[0].strip() for process in processes]
 
-    assert sorted(answers) == ["['0001_first']", "[]", "[]"]
+    assert sorted(answers) == [str(ALL), "[]", "[]"]
 
 
 async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -75,21 +80,21 @@ async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, database
     connection.close()
 
     assert schema_of(path) == schema_of(database.path)
-    assert await migrator.schema_version(str(path)) == 1
+    assert await migrator.schema_version(str(path)) == KNOWN
     assert await migrator.migrate(str(path)) == []
 
 
 def test_nothing_is_printed_when_nothing_is_missing() -> None:
-    assert migrator.sql(from_version=1) == ""
+    assert migrator.sql(from_version=KNOWN) == ""
 
 
 async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(database: SqliteDatabase) -> None:
-    database.execute("update sendonce_meta set value = '2' where name = 'schema_version'")
+    database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 1))
     store = await SqliteStore.connect(database.url)
-    assert (await store.status()).schema_version == 2
+    assert (await store.status()).schema_version == KNOWN + 1
     await store.close()
 
-    database.execute("update sendonce_meta set value = '3' where name = 'schema_version'")
+    database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 2))
     with pytest.raises(SchemaMismatch, match="too new"):
         await SqliteStore.connect(database.url)
 

@@ -48,7 +48,7 @@ _KNOWN = (
 
 def sync_driver(connection: object) -> SyncRun:
     """What carries out steps on this connection; PublishError when it is none, or an async one."""
-    names = _names(connection)
+    names = names_of(connection)
     for name in names:
         if name in _SYNC:
             return _SYNC[name]
@@ -59,7 +59,7 @@ def sync_driver(connection: object) -> SyncRun:
 
 def async_driver(connection: object) -> AsyncRun:
     """What carries out steps on this async connection; PublishError when it is none, or not an async one."""
-    names = _names(connection)
+    names = names_of(connection)
     for name in names:
         if name in _ASYNC:
             return _ASYNC[name]
@@ -68,7 +68,8 @@ def async_driver(connection: object) -> AsyncRun:
     raise _not_a_connection(connection)
 
 
-def _names(connection: object) -> list[tuple[str, str]]:
+def names_of(connection: object) -> list[tuple[str, str]]:
+    """The package and the name of its class, and of each class that this one extends."""
     return [(each.__module__.partition(".")[0], each.__name__) for each in type(connection).__mro__]
 
 

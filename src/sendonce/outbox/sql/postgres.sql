@@ -1,7 +1,15 @@
 -- name: record_event
 -- One round trip. No row back means that the key was there before, or came in from elsewhere at the same moment.
-with recorded as (
-  insert into sendonce_events (version, content_digest, tenant, type, key, subject, payload, headers)
+with subscribed as materialized (
+  select distinct s.id, 'subscription:' || s.id as destination
+    from sendonce_subscription_types t
+    join sendonce_subscriptions s on s.id = t.subscription_id
+   where t.pattern = any(cast(cast(:patterns as text) as text[]))
+     and t.tenant = cast(:tenant as text)
+     and s.state <> 'removed'
+),
+recorded as (
+  insert into sendonce_events (version, content_digest, tenant, type, key, subject, payload, headers, routed)
   values (
     cast(:version as bigint),
     cast(cast(:content_digest as text) as uuid),
@@ -10,10 +18,11 @@ with recorded as (
     cast(:key as text),
     cast(:subject as text),
     cast(:payload as text),
-    cast(:headers as text)
+    cast(:headers as text),
+    cast(:named as int) + (select count(*) from subscribed)
   )
   on conflict (key, type, tenant) do nothing
-  returning id
+  returning id, routed
 ),
 named as materialized (
   select n.destination_hash, n.destination, n.content
@@ -23,15 +32,7 @@ named as materialized (
            cast(cast(:contents as text) as text[])
          ) as n(destination_hash, destination, content)
 ),
-subscribed as (
-  select distinct s.id, 'subscription:' || s.id as destination
-    from sendonce_subscription_types t
-    join sendonce_subscriptions s on s.id = t.subscription_id
-   where t.pattern = any(cast(cast(:patterns as text) as text[]))
-     and t.tenant = cast(:tenant as text)
-     and s.state <> 'removed'
-),
-routed as (
+sent as (
   insert into sendonce_deliveries
     (event_id, subscription_id, next_attempt_at, expires_at, destination_hash, has_content, destination, if_unsure)
   select r.id,
@@ -53,7 +54,6 @@ routed as (
             destination
        from subscribed
    ) d
-  returning id
 ),
 rendered as (
   insert into sendonce_contents (event_id, destination_hash, content)
@@ -63,7 +63,7 @@ rendered as (
    where n.content is not null
 )
 select r.id,
-       (select count(*) from routed) as deliveries,
+       r.routed,
        case when cast(:notify as boolean) then cast(pg_notify('sendonce', '') as text) end as notified
   from recorded r;
 
@@ -73,8 +73,21 @@ select r.id,
 -- No row back for an event means that its key came in from elsewhere while this ran. A row without an id says how
 -- many subscriptions listen to the events of one kind (a type of a tenant). Events are matched by one text and not by
 -- three columns, because the planner would expect one match in all and choose a nested loop.
-with given as materialized (
+with subscribed as materialized (
+  select distinct p.kind, s.id, 'subscription:' || s.id as destination
+    from json_to_recordset(cast(cast(:patterns as text) as json)) as p(kind int, tenant text, pattern text)
+    join sendonce_subscription_types t on t.pattern = p.pattern and t.tenant = p.tenant
+    join sendonce_subscriptions s on s.id = t.subscription_id
+   where s.state <> 'removed'
+),
+listening as materialized (
+  select s.kind, count(*) as subscriptions
+    from subscribed s
+   group by s.kind
+),
+given as materialized (
   select g.n, g.kind, g.content_digest, k.tenant, k.type, g.key, g.subject, g.version, g.payload, g.headers,
+         g.named + coalesce(l.subscriptions, 0) as routed,
          k.type || ' ' || length(k.tenant) || ' ' || k.tenant || g.key as identity,
          coalesce(g.deliver_at, now()) as deliver_at, g.expires_at, g.if_unsure
     from unnest(
@@ -88,10 +101,13 @@ with given as materialized (
            cast(cast(:headers as text) as text[]),
            cast(cast(:deliver_at as text) as timestamptz[]),
            cast(cast(:expires_at as text) as timestamptz[]),
-           cast(cast(:if_unsure as text) as text[])
-         ) as g(n, kind, content_digest, key, subject, version, payload, headers, deliver_at, expires_at, if_unsure)
+           cast(cast(:if_unsure as text) as text[]),
+           cast(cast(:named as text) as int[])
+         ) as g(n, kind, content_digest, key, subject, version, payload, headers, deliver_at, expires_at, if_unsure,
+                named)
     join unnest(cast(cast(:kind_types as text) as text[]), cast(cast(:kind_tenants as text) as text[]))
          with ordinality as k(type, tenant, kind) on k.kind = g.kind
+    left join listening l on l.kind = g.kind
 ),
 known as materialized (
   select g.n, v.id, v.content_digest = g.content_digest as is_same
@@ -106,8 +122,8 @@ known as materialized (
    ) v
 ),
 recorded as (
-  insert into sendonce_events (version, content_digest, tenant, type, key, subject, payload, headers)
-  select g.version, g.content_digest, g.tenant, g.type, g.key, g.subject, g.payload, g.headers
+  insert into sendonce_events (version, content_digest, tenant, type, key, subject, payload, headers, routed)
+  select g.version, g.content_digest, g.tenant, g.type, g.key, g.subject, g.payload, g.headers, g.routed
     from given g
    where (cast(:keep_first as boolean) or not exists (select 1 from known where not is_same))
      and g.n not in (select k.n from known k)
@@ -130,14 +146,7 @@ named as materialized (
            cast(cast(:contents as text) as text[])
          ) as d(n, destination_hash, destination, content) on d.n = f.n
 ),
-subscribed as materialized (
-  select distinct p.kind, s.id, 'subscription:' || s.id as destination
-    from json_to_recordset(cast(cast(:patterns as text) as json)) as p(kind int, tenant text, pattern text)
-    join sendonce_subscription_types t on t.pattern = p.pattern and t.tenant = p.tenant
-    join sendonce_subscriptions s on s.id = t.subscription_id
-   where s.state <> 'removed'
-),
-routed as (
+sent as (
   insert into sendonce_deliveries
     (event_id, subscription_id, next_attempt_at, expires_at, destination_hash, has_content, destination, if_unsure)
   select d.event_id, d.subscription_id, d.deliver_at, d.expires_at, d.destination_hash, d.has_content, d.destination,
@@ -170,9 +179,8 @@ select f.n, f.id, false as is_known, true as is_same, 0 as listening,
 select k.n, k.id, true, k.is_same, 0, null
   from known k
  union all
-select s.kind, null, false, true, count(*), null
-  from subscribed s
- group by s.kind;
+select l.kind, null, false, true, l.subscriptions, null
+  from listening l;
 
 -- name: find_events
 select g.n, v.id, v.content_digest = g.content_digest as is_same
@@ -197,7 +205,7 @@ begin
 end
 $$;
 
--- name: lock_request
+-- name: wait_for_turn
 -- A statement of its own, so that the next one sees what was committed while this one waited. Always in this order.
 select pg_advisory_xact_lock(cast(:key_lock as bigint)), pg_advisory_xact_lock(cast(:subject_lock as bigint));
 

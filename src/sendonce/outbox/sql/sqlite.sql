@@ -1,7 +1,10 @@
+-- name: wait_for_turn
+-- Changes nothing, but is a write: a transaction begun without a lock waits its turn here, before it looks.
+update sendonce_requests set run = run where id = 0;
+
 -- name: insert_events
--- The first statement writes, so that a transaction begun without a lock waits its turn here. Digests come as one
--- blob, 16 bytes each, because JSON holds no bytes. `where true` keeps the upsert apart from a join.
-insert into sendonce_events (version, created_at, content_digest, tenant, type, key, subject, payload, headers)
+-- Digests come as one blob, 16 bytes each, because JSON holds no bytes. `where true` keeps the upsert apart from a join.
+insert into sendonce_events (version, created_at, content_digest, tenant, type, key, subject, payload, headers, routed)
 select json_extract(g.value, '$[0]'),
        :now,
        substr(:content_digests, 1 + 16 * g.key, 16),
@@ -10,7 +13,8 @@ select json_extract(g.value, '$[0]'),
        json_extract(g.value, '$[3]'),
        json_extract(g.value, '$[4]'),
        json_extract(g.value, '$[5]'),
-       json_extract(g.value, '$[6]')
+       json_extract(g.value, '$[6]'),
+       json_extract(g.value, '$[7]')
   from json_each(:events) g
  where true
  order by g.key
@@ -60,10 +64,6 @@ select json_extract(c.value, '$[0]'),
        json_extract(c.value, '$[1]')
   from json_each(:contents) c
  order by c.key;
-
--- name: lock_request
--- Changes nothing, but is a write: a transaction begun without a lock waits its turn here, before it looks.
-update sendonce_requests set run = run where id = 0;
 
 -- name: find_request
 -- The request that had the key (0), the one of this version (1), and the newest of this subject (2).

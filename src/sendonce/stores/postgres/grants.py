@@ -9,13 +9,17 @@ reader        looks, without payloads and secrets
 """
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from sendonce.errors import ConfigError
 
+PREFIX = "sendonce_"
 ROLES = ("app", "orchestrator", "worker", "operator", "janitor", "reader")
 
 _EVENT_FACTS = (
-    "id, version, created_at, content_gone_at, history_gone_at, content_digest, tenant, type, key, subject, headers"
+    "id, version, created_at, content_gone_at, history_gone_at, content_digest, tenant, type, key, subject, headers,"
+    " routed"
 )
 _TABLES_FOR_READING = (
     "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings, corrections,"
@@ -24,6 +28,10 @@ _TABLES_FOR_READING = (
 )
 
 _PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
+
+_GRANT = re.compile(r"^grant (.*?)\s+on (?:(function|sequence) )?(.*?)\s+to ([^;]*);", re.MULTILINE | re.DOTALL)
+_PRIVILEGE = re.compile(r"(select|insert|update|delete|usage|execute)(?: \(([^)]*)\))?")
+_OBJECT = re.compile(r"sendonce_\w+(?:\([^)]*\))?")
 
 _GRANTS = """
 grant select on sendonce_meta to {all};
@@ -92,6 +100,10 @@ grant update (state, state_reason, updated_at, policy, rate, description, destin
 grant insert, delete on sendonce_subscription_types to {operator};
 grant insert, delete, update (expires_at) on sendonce_subscription_secrets to {operator};
 
+-- whether content is there and unchanged, without reading it
+grant execute on function sendonce_blanked(bigint, bigint, int), sendonce_altered(bigint, bigint, int)
+  to {operator}, {reader};
+
 -- janitor: old content and old finished rows
 grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries, sendonce_attempts,
   sendonce_dead_letters, sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters,
@@ -111,7 +123,17 @@ grant insert on sendonce_operations, sendonce_counters to {janitor};
 """
 
 
-def sql(prefix: str = "sendonce_") -> str:
+class Right(NamedTuple):
+    """One right of one role on a table, sequence or function; on these columns of it (`a,b`), else on all."""
+
+    role: str
+    privilege: str
+    kind: str
+    object: str
+    columns: str = ""
+
+
+def sql(prefix: str = PREFIX) -> str:
     """The script: creates the roles that are missing and grants each what it needs. Run it where the tables are."""
     if not _PREFIX.fullmatch(prefix):
         raise ConfigError(
@@ -124,7 +146,23 @@ def sql(prefix: str = "sendonce_") -> str:
         for role in ROLES
     )
     enter = f"  execute format('grant usage on schema %I to {every}', current_schema());"
-    reading = ", ".join(f"sendonce_{table.strip()}" for table in _TABLES_FOR_READING.split(","))
-    body = _GRANTS.format(all=every, event_facts=_EVENT_FACTS, reading=reading, **names)
+    body = _granted(names)
     header = "\n".join("-- " + line if line else "--" for line in (__doc__ or "").strip().splitlines())
     return f"{header}\n\ndo $$ begin\n{create}\n{enter}\nend $$;\n{body}"
+
+
+def rights(prefix: str = PREFIX) -> list[Right]:
+    """The same, one by one: to compare with what roles have."""
+    found = []
+    for privileges, kind, objects, roles in _GRANT.findall(_granted({role: f"{prefix}{role}" for role in ROLES})):
+        for privilege, columns in _PRIVILEGE.findall(privileges):
+            for name in _OBJECT.findall(objects):
+                plain = ",".join(column.strip() for column in columns.split(","))
+                of = kind or "table"
+                found += [Right(role.strip(), privilege, of, name, plain) for role in roles.split(",")]
+    return found
+
+
+def _granted(names: Mapping[str, str]) -> str:
+    reading = ", ".join(f"sendonce_{table.strip()}" for table in _TABLES_FOR_READING.split(","))
+    return _GRANTS.format(all=", ".join(names.values()), event_facts=_EVENT_FACTS, reading=reading, **names)

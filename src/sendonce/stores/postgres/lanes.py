@@ -29,12 +29,16 @@ _NETWORK = {
 }
 
 
-# What passes by itself: lost connections, deadlocks, full disks, a server that is read-only until a failover is done.
+# This passes too, when a failover is done.
+_READ_ONLY = (
+    "this server or session only reads (a standby, or default_transaction_read_only is on); use the primary's address,"
+    " or switch that off"
+)
+# What passes by itself: lost connections, deadlocks, full disks.
 _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     errors.TransactionRollback,
-    errors.ReadOnlySqlTransaction,
     errors.IdleInTransactionSessionTimeout,
 )
 
@@ -63,6 +67,8 @@ async def translated() -> AsyncIterator[None]:
         raise BadValue(f"the database refused a value ({type(error).__name__})") from None
     except UnicodeError:
         raise BadValue("the database refused a value (not UTF-8)") from None
+    except errors.ReadOnlySqlTransaction:
+        raise StoreBusy(f"PostgreSQL cannot answer now: {_READ_ONLY}") from None
     except (*_PASSING, *_UNPREPARED) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except (TimeoutError, OSError) as error:
@@ -145,14 +151,20 @@ class Lane:
 
 
 class Lanes:
-    """The connections of one store, by what waits for what: claims, results and leases never wait for each other."""
+    """The connections of one store, by what waits for what: claims, results and leases never wait for each other.
 
-    def __init__(self, url: str) -> None:
-        self.claims = Lane(url, prepares=True)
-        self.results = Lane(url, prepares=True)
-        self.leases = Lane(url)
-        self.people = Lane(url)
-        self.upkeep = Lane(url)
+    `where` is the database's address, or one lane for everything.
+    """
+
+    def __init__(self, where: str | Lane) -> None:
+        def lane(*, prepares: bool = False) -> Lane:
+            return where if isinstance(where, Lane) else Lane(where, prepares=prepares)
+
+        self.claims = lane(prepares=True)
+        self.results = lane(prepares=True)
+        self.leases = lane()
+        self.people = lane()
+        self.upkeep = lane()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -1,7 +1,14 @@
-"""Brings a PostgreSQL database to the newest schema: under a lock, in one transaction, safe to run twice."""
+"""Brings a PostgreSQL database to the newest schema under running programs, safe to run twice and from two hosts.
 
-from sendonce.stores.migrations import Migration, available
+The tables are changed in one transaction that never waits long for a lock: whoever waits for one makes all others wait
+behind it, so it gives up soon and tries again. What has to be filled in comes afterwards, in small transactions.
+"""
+
+from sendonce.checkpoints import checkpoint
+from sendonce.stores.migrations import Applying, Migration, Told, available, silent
+from sendonce.stores.postgres.backfilling import backfill
 from sendonce.stores.postgres.lanes import Connection, connect, translated
+from sendonce.stores.postgres.patience import LOCK_TIMEOUT, patiently
 
 PACKAGE = "sendonce.stores.postgres"
 # Any number will do, as long as every version of the program takes the same one.
@@ -10,22 +17,34 @@ _SET_VERSION = (
     "insert into sendonce_meta (name, value) values ('schema_version', '{number}')\n"
     "on conflict (name) do update set value = excluded.value;"
 )
+# The tables are held by the migration itself, so what is there now is all that older programs have left so far.
+_BEGIN_BACKFILL = "insert into sendonce_meta (name, value) select '{state}', '0/' || ({bound});"
 
 
-async def migrate(url: str) -> list[str]:
-    """Apply what is missing; the names of what was applied."""
+async def migrate(url: str, told: Told = silent) -> list[str]:
+    """Apply what is missing and fill in what that needs; the names of what was applied."""
     async with translated():
         connection = await connect(url)
         try:
-            async with connection.transaction():
-                await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-                found = await version_on(connection)
-                missing = [each for each in available(PACKAGE) if each.number > found]
-                for migration in missing:
-                    await connection.execute(_script(migration).encode())
-                return [each.name for each in missing]
+            applied = await patiently(connection, lambda: _apply(connection, told), told)
+            checkpoint("migrate.after_commit")
+            await backfill(connection, available(PACKAGE), told, late=not applied)
+            return applied
         finally:
             await connection.close()
+
+
+async def apply_missing(connection: Connection) -> list[str]:
+    """Apply what is missing in the transaction that this connection is in; the names of what was applied.
+
+    The transaction's search_path is another one afterwards.
+    """
+    await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+    found = await version_on(connection)
+    missing = [each for each in available(PACKAGE) if each.number > found]
+    for migration in missing:
+        await connection.execute(_script(migration).encode())
+    return [each.name for each in missing]
 
 
 async def schema_version(url: str) -> int:
@@ -50,10 +69,21 @@ async def version_on(connection: Connection) -> int:
 
 
 def sql(from_version: int = 0) -> str:
-    """The migrations above a version as one script for other tools."""
+    """The migrations above a version as one script for other tools. `sendonce migrate` fills in the rest."""
     scripts = [_script(each) for each in available(PACKAGE) if each.number > from_version]
-    return "\n".join(["begin;", *scripts, "commit;", ""])
+    return "\n".join(["begin;", f"set local lock_timeout = '{LOCK_TIMEOUT}';", *scripts, "commit;", ""])
+
+
+async def _apply(connection: Connection, told: Told) -> list[str]:
+    applied = await apply_missing(connection)
+    if applied:
+        told(Applying(tuple(applied)))
+    checkpoint("migrate.before_commit")
+    return applied
 
 
 def _script(migration: Migration) -> str:
-    return f"{migration.sql}\n{_SET_VERSION.format(number=migration.number)}\n"
+    parts = [migration.sql, _SET_VERSION.format(number=migration.number)]
+    if migration.backfill:
+        parts.append(_BEGIN_BACKFILL.format(state=migration.state, bound=migration.backfill["bound"]))
+    return "\n".join([*parts, ""])

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.stores.migrations import Backfill
 from sendonce.stores.postgres.lanes import Lanes, Row
 from sendonce.stores.postgres.rooms import room_of
 from sendonce.stores.records import (
@@ -54,6 +55,10 @@ class Reading(Lanes):
             rooms=tuple(room_of(row) for row in rooms),
             alerts=tuple(each for each in alerts if each.is_raised),
         )
+
+    async def backfills(self) -> list[Backfill]:
+        """See ReadStore."""
+        return [Backfill.read(*row) for row in await self.people.fetch("backfills", {})]
 
     async def namespace(self) -> str:
         """See ReadStore."""

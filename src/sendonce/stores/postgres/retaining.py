@@ -143,7 +143,7 @@ async def _remove(connection: Connection, stage: Stage, ids: Sequence[int], arch
         await fetch(connection, "blank_contents", {"ids": list(ids)})
         await fetch(connection, "blank_events", {"ids": list(ids)})
         return 0
-    for name in ("delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):
+    for name in ("count_removed", "delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):
         await fetch(connection, name, {"ids": deliveries})
     await fetch(connection, "delete_contents", {"ids": list(ids)})
     await fetch(connection, "delete_deliveries", {"ids": deliveries})

@@ -19,11 +19,12 @@ from sendonce.stores.postgres.rooms import Rooms
 from sendonce.stores.postgres.secrets import Secrets
 from sendonce.stores.postgres.subscribing import Subscribing
 from sendonce.stores.postgres.undelivered import Undelivered
+from sendonce.stores.postgres.verifying import Verifying
 
 
 class PostgresStore(
     Reconciling, Bulk, Correcting, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing, Requests,
-    Undelivered, Retaining, Erasing, Reading,
+    Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.stores.ports.Store`."""
 

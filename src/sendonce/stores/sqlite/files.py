@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from sendonce.domain.events import digest_of_stored
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
 
 MEMORY = ":memory:"
 BUSY_SECONDS = 5.0
+PATIENT_SECONDS = 300.0
 _SCHEME = "sqlite://"
 # What passes by itself: another process writes, a disk is cleared, a file system comes back.
 _PASSING = {
@@ -69,6 +71,7 @@ def open_file(path: str, *, create: bool = False, read_only: bool = False) -> sq
         if read_only:
             connection.execute("pragma query_only = on")
         connection.create_function("provider_token", 6, provider_token, deterministic=True)
+        connection.create_function("content_digest_of", 4, digest_of_stored, deterministic=True)
     except BaseException:
         connection.close()
         raise
@@ -98,6 +101,18 @@ def _translation(error: sqlite3.Error) -> SendonceError:
     if str(error).startswith(("no such table", "no such column")):
         return SchemaMismatch("this database has no sendonce tables, or only some; run: sendonce migrate")
     return StoreError(f"SQLite failed ({type(error).__name__}, {getattr(error, 'sqlite_errorname', 'no code')})")
+
+
+def begin(connection: sqlite3.Connection) -> None:
+    """Begin a transaction that writes, however long others take their turns; they are short, but there may be many."""
+    until = time.monotonic() + PATIENT_SECONDS
+    while True:
+        try:
+            connection.execute("begin immediate")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -5,20 +5,22 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
+from sendonce.checkpoints import checkpoint
 from sendonce.queries import with_parameters
-from sendonce.stores.migrations import Migration, available
-from sendonce.stores.sqlite.files import MEMORY, exists, open_file, parse_url, translated
+from sendonce.stores.migrations import Applying, Migration, Told, available, silent
+from sendonce.stores.sqlite.backfilling import backfill
+from sendonce.stores.sqlite.files import MEMORY, begin, exists, open_file, parse_url, translated
 from sendonce.stores.sqlite.lanes import PACKAGE, QUERIES
 
 
-async def migrate(url: str) -> list[str]:
-    """Apply what is missing, all or nothing; the names of what was applied now.
+async def migrate(url: str, told: Told = silent) -> list[str]:
+    """Apply what is missing, all or nothing, and fill in what that needs, step by step; what was applied now.
 
-    Safe to run twice, and from two processes at once: the second one finds nothing left to do. A database in memory
-    is migrated when it is opened.
+    Safe to run twice, and from two processes at once: the second one finds nothing left to do, or shares the work. A
+    database in memory is migrated when it is opened.
     """
     path = parse_url(url)
-    return [] if path == MEMORY else await asyncio.to_thread(_migrate, path)
+    return [] if path == MEMORY else await asyncio.to_thread(_migrate, path, told)
 
 
 async def schema_version(url: str) -> int:
@@ -34,7 +36,8 @@ def sql(from_version: int = 0) -> str:
         return ""
     parts = ["pragma journal_mode = wal;", "begin immediate;"]
     for migration in missing:
-        parts += [f"-- {migration.name}", migration.sql.strip(), f"{_bookkeeping(migration)};"]
+        parts += [f"-- {migration.name}", migration.sql.strip()]
+        parts += [f"{statement};" for statement in _bookkeeping(migration)]
     return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
@@ -52,16 +55,22 @@ def apply_missing(connection: sqlite3.Connection) -> list[str]:
     for migration in missing:
         for statement in _statements(migration.sql):
             connection.execute(statement)
-        connection.execute(_bookkeeping(migration))
+        for statement in _bookkeeping(migration):
+            connection.execute(statement)
     return [migration.name for migration in missing]
 
 
-def _migrate(path: str) -> list[str]:
+def _migrate(path: str, told: Told) -> list[str]:
     with translated(), closing(open_file(path, create=True)) as connection:
         # The version is read under the lock: whoever comes second sees what the first one has done.
-        connection.execute("begin immediate")
+        begin(connection)
         applied = apply_missing(connection)
+        if applied:
+            told(Applying(tuple(applied)))
+        checkpoint("migrate.before_commit")
         connection.execute("commit")
+        checkpoint("migrate.after_commit")
+        backfill(connection, available(PACKAGE), told, late=not applied)
         return applied
 
 
@@ -72,8 +81,12 @@ def _schema_version(path: str) -> int:
         return version_on(connection)
 
 
-def _bookkeeping(migration: Migration) -> str:
-    return with_parameters(QUERIES["set_schema_version"], lambda _: f"'{migration.number}'")
+def _bookkeeping(migration: Migration) -> list[str]:
+    version = with_parameters(QUERIES["set_schema_version"], lambda _: f"'{migration.number}'")
+    if not migration.backfill:
+        return [version]
+    bound = migration.backfill["bound"]
+    return [version, f"insert into sendonce_meta (name, value) select '{migration.state}', '0/' || ({bound})"]
 
 
 def _statements(script: str) -> Iterator[str]:

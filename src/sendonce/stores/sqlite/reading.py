@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from sendonce.stores.migrations import Backfill
 from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
@@ -39,6 +40,9 @@ class Reading:
 
     async def status(self) -> Status:
         return await self._reader.run(_status)
+
+    async def backfills(self) -> list[Backfill]:
+        return [Backfill.read(*row) for row in await self._reader.run(Transaction.fetch, "backfills")]
 
     async def namespace(self) -> str:
         return str((await self._reader.run(Transaction.fetch, "namespace"))[0][0])

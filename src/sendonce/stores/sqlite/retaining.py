@@ -148,7 +148,7 @@ def _remove(transaction: Transaction, stage: Stage, ids: Sequence[int], archive:
         transaction.fetch("blank_contents", of_events)
         change_each(transaction, "blank_events", ids)
         return 0
-    for name in ("delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):
+    for name in ("count_removed", "delete_attempts", "delete_findings", "delete_dead_letters", "delete_corrections"):
         transaction.change(name, of_deliveries)
     transaction.change("delete_contents", of_events)
     transaction.change("delete_deliveries", of_deliveries)

@@ -24,13 +24,14 @@ from sendonce.stores.sqlite.secrets import Secrets
 from sendonce.stores.sqlite.subscribing import Subscribing
 from sendonce.stores.sqlite.times import system_clock
 from sendonce.stores.sqlite.undelivered import Undelivered
+from sendonce.stores.sqlite.verifying import Verifying
 
 Answer = TypeVar("Answer")
 
 
 class SqliteStore(
     Orchestrating, Reconciling, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing, Requests,
-    Undelivered, Retaining, Erasing, Reading,
+    Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.stores.ports.Store`. Reads do not wait for the writer, except in memory."""
 

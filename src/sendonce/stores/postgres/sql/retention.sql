@@ -117,6 +117,14 @@ delete from sendonce_corrections where delivery_id = any(:ids::bigint[]);
 -- name: delete_contents
 delete from sendonce_contents where event_id = any(:ids::bigint[]);
 
+-- name: count_removed
+-- What was counted when it ended is counted when it goes: the difference is what is there.
+insert into sendonce_counters (name, amount)
+select case d.status when 'Completed' then 'removed_completed' else 'removed_dead_lettered' end, count(*)
+  from sendonce_deliveries d
+ where d.id = any(:ids::bigint[]) and (d.status = 'DeadLettered' or d.attempt_count > 0)
+ group by d.status;
+
 -- name: delete_deliveries
 delete from sendonce_deliveries where id = any(:ids::bigint[]);
 

@@ -12,8 +12,8 @@ returning tenant;
 
 -- name: add_test_event
 -- Of the subscription's own tenant; nothing when it was removed.
-insert into sendonce_events (content_digest, tenant, type, key, payload)
-select :content_digest, s.tenant, :type, :key, :payload
+insert into sendonce_events (content_digest, tenant, type, key, payload, routed)
+select :content_digest, s.tenant, :type, :key, :payload, 1
   from sendonce_subscriptions s
  where s.id = :subscription_id and s.state <> 'removed'
 returning id;

@@ -97,7 +97,7 @@ update sendonce_deliveries
 -- name: make_results
 -- The results of one settle: a table in memory of this connection alone, so that the rows that matter are changed by
 -- whole statements. One statement per row costs twice as much.
-create temp table if not exists results (
+create temp table if not exists sendonce_results (
   delivery_id integer not null,
   attempt integer not null,
   lease_id integer not null,
@@ -117,10 +117,10 @@ create temp table if not exists results (
 ) without rowid;
 
 -- name: clear_results
-delete from temp.results;
+delete from temp.sendonce_results;
 
 -- name: add_result
-insert into temp.results
+insert into temp.sendonce_results
   (delivery_id, attempt, lease_id, status, outcome, error_code, error_message, notification_id, response, to_status,
    deferred, in_doubt, next_attempt_at, sent_at, reason)
 values
@@ -133,7 +133,7 @@ values
 update sendonce_attempts as a
    set status = r.status, finished_at = :now, outcome = r.outcome, error_code = r.error_code,
        error_message = r.error_message, notification_id = r.notification_id, response = r.response
-  from temp.results r
+  from temp.sendonce_results r
  where a.delivery_id = +r.delivery_id
    and a.attempt = +r.attempt
    and a.lease_id = +r.lease_id
@@ -141,7 +141,7 @@ update sendonce_attempts as a
 returning delivery_id, attempt, lease_id;
 
 -- name: drop_result
-delete from temp.results where delivery_id = :delivery_id and attempt = :attempt and lease_id = :lease_id;
+delete from temp.sendonce_results where delivery_id = :delivery_id and attempt = :attempt and lease_id = :lease_id;
 
 -- name: move_deliveries
 update sendonce_deliveries as d
@@ -151,15 +151,15 @@ update sendonce_deliveries as d
                 coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'), r.next_attempt_at,
                 coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
                 case when r.to_status = 'Completed' then coalesce(r.sent_at, :now) end, :now
-           from temp.results r
+           from temp.sendonce_results r
           where r.delivery_id = d.id)
- where d.id in (select delivery_id from temp.results)
+ where d.id in (select delivery_id from temp.sendonce_results)
    and d.status = 'InProgress';
 
 -- name: add_dead_letters
 insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
 select delivery_id, :now, reason, error_code, error_message
-  from temp.results
+  from temp.sendonce_results
  where to_status = 'DeadLettered'
  order by delivery_id;
 

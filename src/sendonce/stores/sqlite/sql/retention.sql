@@ -93,6 +93,14 @@ delete from sendonce_corrections where delivery_id in (select value from json_ea
 -- name: delete_contents
 delete from sendonce_contents where event_id in (select value from json_each(:ids));
 
+-- name: count_removed
+-- What was counted when it ended is counted when it goes: the difference is what is there.
+insert into sendonce_counters (created_at, amount, name)
+select :now, count(*), case d.status when 'Completed' then 'removed_completed' else 'removed_dead_lettered' end
+  from sendonce_deliveries d
+ where d.id in (select value from json_each(:ids)) and (d.status = 'DeadLettered' or d.attempt_count > 0)
+ group by d.status;
+
 -- name: delete_deliveries
 delete from sendonce_deliveries where id in (select value from json_each(:ids));
 

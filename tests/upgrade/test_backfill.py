@@ -1,0 +1,186 @@
+"""Filling in after a migration: in bounded steps, again and again, and nothing of an older program is forgotten."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from importlib import import_module
+
+import psycopg
+import pytest
+
+from sendonce.compose import migrate, open_store
+from sendonce.errors import SchemaMismatch, StoreBusy
+from sendonce.outbox.drafts import Draft
+from sendonce.outbox.outbox import Outbox
+from sendonce.stores.migrations import BACKFILL_ROWS, Backfill, News, available
+from sendonce.stores.postgres import patience
+from tests.cli.workbench import run
+from tests.crash.accounts import url_of
+from tests.given import given_event
+from tests.processes import until
+from tests.stores.bulkwork import given_many_dead_letters
+from tests.stores.conftest import database, postgres_template, sqlite_template
+from tests.stores.databases import Database, PostgresDatabase
+from tests.upgrade.system import WRONGLY_ROUTED
+
+__all__ = ["database", "postgres_template", "sqlite_template"]
+
+OLD = "insert into sendonce_events (type, key, content_digest) values ('a', ?, gen_random_uuid())"
+STATE = "select value from sendonce_meta where name = 'backfill:0002_routed'"
+
+
+def migrated(database: Database) -> list[Backfill]:
+    """Run the migration; what it told of its back-fills."""
+    told: list[News] = []
+    asyncio.run(migrate(url_of(database), told.append))
+    return [each for each in told if isinstance(each, Backfill)]
+
+
+def test_what_an_older_program_has_recorded_is_filled_in_step_by_step_and_once(database: Database) -> None:
+    given_many_dead_letters(database, 2 * BACKFILL_ROWS + 10)
+
+    first, second = migrated(database), migrated(database)
+
+    bound = 2 * BACKFILL_ROWS + 10
+    assert [(each.done, each.bound) for each in first] == [
+        (BACKFILL_ROWS, bound), (2 * BACKFILL_ROWS, bound), (bound, bound)
+    ]  # fmt: skip
+    assert first[-1].is_finished
+    assert second == []
+    assert database.execute(WRONGLY_ROUTED) == []
+
+
+def test_what_a_newer_program_records_needs_no_filling_in(database: Database) -> None:
+    given_event(database, to=["null:a", "null:b"])
+
+    assert migrated(database) == []
+    assert database.one(STATE) == "0/0"
+
+
+def test_where_the_deliveries_are_gone_nothing_is_made_up(database: Database) -> None:
+    given_many_dead_letters(database, 3)
+    database.execute("update sendonce_dead_letters set closed_at = created_at, closed_as = 'discarded'")
+    for table in ("dead_letters where delivery_id", "deliveries where id"):
+        database.execute(f"delete from sendonce_{table} = 2")
+    database.execute("update sendonce_events set history_gone_at = created_at where id = 2")
+
+    migrated(database)
+
+    assert [row["routed"] for row in database.rows("events")] == [1, None, 1]
+
+
+def test_two_at_once_share_the_work(database: Database) -> None:
+    given_many_dead_letters(database, 5 * BACKFILL_ROWS)
+    told: list[News] = []
+
+    async def both() -> None:
+        await asyncio.gather(*(migrate(url_of(database), told.append) for _ in range(2)))
+
+    asyncio.run(both())
+
+    assert sorted(each.done for each in told if isinstance(each, Backfill)) == [n * BACKFILL_ROWS for n in range(1, 6)]
+    assert database.execute(WRONGLY_ROUTED) == []
+
+
+def test_what_is_not_committed_yet_is_waited_for(pg_dsn: str) -> None:
+    database = PostgresDatabase(pg_dsn)
+    migrated(database)
+    runner = threading.Thread(target=migrated, args=(database,))
+    with psycopg.connect(pg_dsn) as open_still:
+        open_still.execute(database.spell(OLD).encode(), ("first",))
+        database.execute(OLD, "second")
+        runner.start()
+        waits = "select count(*) from pg_locks where not granted and mode = 'ShareLock'"
+        until(lambda: database.one(waits), "a back-fill that waits for the open transaction")
+        assert database.one("select count(*) from sendonce_events where routed is null") == 1
+    runner.join(20)
+
+    assert [row["routed"] for row in database.rows("events")] == [0, 0]
+
+
+def test_a_transaction_that_never_ends_is_given_up_on_in_a_sentence(
+    pg_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = PostgresDatabase(pg_dsn)
+    migrated(database)
+    database.execute(OLD, "older")
+    monkeypatch.setattr(patience, "PATIENCE", timedelta(0))
+    with psycopg.connect(pg_dsn) as holding:
+        holding.execute("lock table sendonce_events in row exclusive mode")
+
+        with pytest.raises(StoreBusy, match=r"a transaction that does not end holds .* run again: sendonce migrate$"):
+            migrated(database)
+
+    assert database.one(STATE) == "0/0"
+
+
+@pytest.fixture
+def older(empty: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """A database of the schema before."""
+    room = "postgres" if isinstance(empty, PostgresDatabase) else "sqlite"
+    with monkeypatch.context() as patched:
+        migrator = import_module(f"sendonce.stores.{room}.migrator")
+        known: Callable[[str], object] = lambda package: available(package)[:-1]  # noqa: E731
+        patched.setattr(migrator, "available", known)
+        migrated(empty)
+    return empty
+
+
+def test_publishing_before_the_migration_says_what_to_run_and_leaves_nothing(older: Database) -> None:
+    older.execute("create table memos (id integer)")
+    batch = [Draft("memo.saved", {}, key=key, to="null:a") for key in ("b", "c")]
+    for publish in (
+        lambda connection: Outbox().publish(connection, "memo.saved", {}, key="a", to="null:a"),
+        lambda connection: Outbox().publish_many(connection, batch),
+    ):
+        with older.connection() as connection:
+            connection.execute("insert into memos values (1)")
+            with pytest.raises(SchemaMismatch, match="has older ones; run: sendonce migrate"):
+                publish(connection)
+            if isinstance(older, PostgresDatabase):
+                # As after any error, the server refuses to go on with the transaction; nothing of it can be committed.
+                with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+                    connection.execute("insert into memos values (2)")
+                connection.rollback()
+
+    # SQLite took back to before the event, and the caller's own transaction went on.
+    assert older.one("select count(*) from memos") == (0 if isinstance(older, PostgresDatabase) else 2)
+    assert older.rows("events") == older.rows("deliveries") == []
+
+
+def test_a_worker_before_the_migration_does_not_start(older: Database) -> None:
+    ran = run("worker", "--until-idle", env={"SENDONCE_DATABASE": url_of(older)})
+
+    assert ran.code == 1
+    known = len(available("sendonce.stores.sqlite"))
+    assert f"the database's schema is {known - 1} and this program needs {known}; run: sendonce migrate" in ran.err
+
+
+def test_a_script_for_other_tools_is_finished_by_migrate(older: Database) -> None:
+    room = import_module(f"sendonce.stores.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrator")
+    given_many_dead_letters(older, 20)
+    with older.connection(autocommit=True) as connection:
+        script = room.sql(len(available("sendonce.stores.sqlite")) - 1)
+        connection.execute(script.encode()) if isinstance(older, PostgresDatabase) else connection.executescript(script)
+
+    assert older.one(STATE) == "0/20"
+    assert [each.done for each in migrated(older)] == [20]
+    assert older.execute(WRONGLY_ROUTED) == []
+
+
+def test_status_says_that_a_back_fill_is_not_finished(database: Database) -> None:
+    database.execute("update sendonce_meta set value = '4000/120000' where name = 'backfill:0002_routed'")
+
+    async def look() -> list[Backfill]:
+        store = await open_store(url_of(database))
+        try:
+            return await store.backfills()
+        finally:
+            await store.close()
+
+    assert asyncio.run(look()) == [Backfill("0002_routed", 4000, 120000)]
+    said = run("status", env={"SENDONCE_DATABASE": url_of(database)}).out
+    assert "back-fill     0002_routed has come to 4,000 of 120,000; go on with: sendonce migrate" in said
+    migrated(database)
+    assert "back-fill" not in run("status", env={"SENDONCE_DATABASE": url_of(database)}).out
