@@ -122,7 +122,7 @@ def test_the_example_is_a_file_that_changes_nothing(config: Command) -> None:
 
 def test_every_command_finds_the_database_in_the_same_way(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("sendonce.toml").write_text('[database]\nurl = "sqlite:///file.db"\n')
-    assert config(command="migrate").out.endswith("sqlite:///file.db is now at schema 1\n")
+    assert "sqlite:///file.db is now at schema " in config(command="migrate").out
 
     assert config("memo.saved", "--key", "1", "--to", "null:a", command="publish").code == 0
     assert config("--until-idle", command="worker").code == 0

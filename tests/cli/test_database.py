@@ -9,12 +9,17 @@ from sendonce.cli import main
 from sendonce.cli.commands import COMMANDS
 from sendonce.compose import check_url, display_url
 from sendonce.errors import ConfigError
+from sendonce.stores.migrations import available
 from tests.cli.workbench import Cli, Ran, run
 
 SECRET = "hunter2-s3cret"
+MIGRATIONS = [each.name for each in available("sendonce.stores.sqlite")]
+NEWEST = f"schema {len(MIGRATIONS)}"
 NOBODY = f"postgresql://app:{SECRET}@127.0.0.1:1/db"
 READING = [
     ["status"],
+    ["verify"],
+    ["doctor"],
     ["events", "list"],
     ["deliveries", "list", "--json"],
     ["explain", "1"],
@@ -49,7 +54,7 @@ def test_a_missing_file_is_one_sentence_and_is_not_made(
 
     code = main(arguments)
 
-    assert code == 1
+    assert code == (3 if arguments[0] in ("verify", "doctor") else 1)
     assert (
         capsys.readouterr().err.splitlines()[-1]
         == "sendonce: there is no sendonce database at sendonce.db; run: sendonce migrate"
@@ -99,14 +104,18 @@ def test_the_database_is_an_option_anywhere_else_a_setting_else_a_file_here(
         ("sqlite://file.db", "a SQLite database is sqlite:///file"),
         ("sqlite:///", "a SQLite database is sqlite:///file"),
         ("sqlite:///a.db?mode=ro", "without options"),
+        ("postgresql://u:hunter2-s3cret@h/db?foo=bar", "has an option after its ? that PostgreSQL does not know"),
+        ("postgresql://u:1/a?hunter2-s3cret@h/db", "special in a password as %40 (@)"),
+        ("postgresql://u:hunter2-s3cret/x@h/db", "special in a password as %40 (@)"),
     ],
 )
 def test_an_address_that_cannot_be_is_wrong_use(url: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--database", url]) == 2
+    for command in ("status", "worker"):
+        assert main([command, "--database", url]) == 2
 
-    err = capsys.readouterr().err
-    assert sentence in err
-    assert SECRET not in err
+        err = capsys.readouterr().err
+        assert sentence in err
+        assert SECRET not in err
 
 
 def test_addresses_have_one_spelling() -> None:
@@ -140,7 +149,7 @@ def test_a_password_is_never_printed_when_the_database_cannot_be_reached(
     code = main([*arguments, "--database", NOBODY])
 
     out, err = capsys.readouterr()
-    assert code == 1
+    assert code == (3 if arguments[0] in ("verify", "doctor") else 1)
     assert "PostgreSQL cannot answer now" in err
     assert SECRET not in out + err
     if not debug:
@@ -224,8 +233,9 @@ def test_migrate_says_what_it_applied_and_then_that_nothing_is_left(
     assert main(["migrate", "--database", sqlite_url]) == 0
     second = capsys.readouterr().out
 
-    assert first == f"applied 0001_first\n{sqlite_url} is now at schema 1\n"
-    assert second == "already at schema 1\n"
+    applied = "".join(f"applied {name}\n" for name in MIGRATIONS)
+    assert first == f"{applied}{sqlite_url} is now at {NEWEST}\n"
+    assert second == f"already at {NEWEST}\n"
 
 
 def test_migrate_can_print_a_script_that_touches_nothing_and_is_enough(
@@ -241,7 +251,7 @@ def test_migrate_can_print_a_script_that_touches_nothing_and_is_enough(
     connection.close()
 
     made = Cli(url, capsys)
-    assert made("migrate").out == "already at schema 1\n"
+    assert made("migrate").out == f"already at {NEWEST}\n"
     assert made.publish("k", "--to", "null:a")["new"]
 
 

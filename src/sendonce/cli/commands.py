@@ -27,6 +27,8 @@ COMMANDS = {
     "operations": ("operations", "see who did what, when and why; pause and resume what is done by filter"),
     "stop": ("stop", "hold back sends, on every host"),
     "resume": ("resume", "let stopped sends go on"),
+    "verify": ("verify", "check that everything in the database is as it must be"),
+    "doctor": ("doctor", "look at the database's settings and surroundings for what is amiss"),
     "prune": ("prune", "remove now what has ended long ago, and archive it first if asked"),
     "erase": ("erase", "remove what one person was sent, and keep that it was"),
     "subscriptions": ("subscriptions", "add, list, pause, resume and remove standing orders"),

@@ -7,6 +7,10 @@ class WrongUse(Exception):
     """The command line makes no sense; the message says what to change."""
 
 
+class CouldNotLook(Exception):
+    """Nobody knows whether something is wrong; the message says why it could not be looked at."""
+
+
 class OutputFailed(Exception):
     """What was printed could not be written; the message says why."""
 

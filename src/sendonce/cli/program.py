@@ -7,15 +7,15 @@ from contextlib import suppress
 
 from sendonce import __version__
 from sendonce.cli.commands import load
-from sendonce.cli.failures import OutputFailed, WrongUse
+from sendonce.cli.failures import CouldNotLook, OutputFailed, WrongUse
 from sendonce.cli.parser import build, wanted_command
 from sendonce.errors import SendonceError
 
-DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_USE, COULD_NOT_LOOK, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; the exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    """The command line; the exit code: 0 done, 1 failed, 2 wrong use, 3 could not look, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _show_what_can_be_shown()
     try:
@@ -61,6 +61,8 @@ def _failed(error: Exception, arguments: list[str]) -> int:
         _write("".join(traceback.format_exception(error)), arguments)
     if isinstance(error, OutputFailed):
         _abandon_output()
+    if isinstance(error, CouldNotLook):
+        return _complain(str(error), arguments, COULD_NOT_LOOK)
     if isinstance(error, SendonceError | OutputFailed):
         return _complain(str(error), arguments, FAILED)
     first_line = (str(error).splitlines() or [""])[0][:300]

@@ -13,6 +13,7 @@ def database_of(args: argparse.Namespace) -> str:
     Else it is a file in the working directory. The settings file is read only when nothing nearer says it, so that a
     mistake in it keeps nobody from looking at a database.
     """
+    from sendonce.compose import check_readable
     from sendonce.settings.database import load_database
     from sendonce.settings.files import find
 
@@ -20,10 +21,13 @@ def database_of(args: argparse.Namespace) -> str:
     named = os.environ.get("SENDONCE_DATABASE", "").strip()
     try:
         if given is not None or named:
-            return load_database(None, {"SENDONCE_DATABASE": named}, {} if given is None else {"--database": given})
-        return load_database(find(getattr(args, "config", None), os.environ), os.environ, {})
+            url = load_database(None, {"SENDONCE_DATABASE": named}, {} if given is None else {"--database": given})
+        else:
+            url = load_database(find(getattr(args, "config", None), os.environ), os.environ, {})
+        check_readable(url)
     except ConfigError as error:
         raise WrongUse(str(error)) from None
+    return url
 
 
 def operator_of(args: argparse.Namespace) -> str:

@@ -33,10 +33,12 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work; 0 when it stopped as told."""
+    from sendonce.compose import check_readable
     from sendonce.engine import daemon
 
     settings = settings_for(args)
     try:
+        check_readable(settings.database)
         parts = _parts(settings, until_idle=args.until_idle)
     except ConfigError as error:
         raise WrongUse(str(error)) from None

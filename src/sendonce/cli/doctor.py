@@ -1,0 +1,71 @@
+"""sendonce doctor: whether the database and its surroundings are fit for the work."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sendonce.cli.commands import COMMANDS, Subparsers
+from sendonce.cli.failures import CouldNotLook, WrongUse
+from sendonce.cli.options import add_json
+from sendonce.cli.output import paint, say, say_json
+from sendonce.cli.sending import add_config
+from sendonce.cli.settings import database_of
+from sendonce.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from sendonce.operations.doctor import Diagnosis, Limits
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+def add(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help=COMMANDS["doctor"][1],
+        description="Look at the database and what surrounds it: its settings, what holds vacuum back, what is missing,"
+        " clocks, connections, leases, disk. Reads only.",
+    )
+    add_config(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from sendonce.compose import display_url, examine
+    from sendonce.operations.doctor import Level
+
+    url = database_of(args)
+    limits = _limits(args)
+    try:
+        found = asyncio.run(examine(url, limits))
+    except StoreError as error:
+        raise CouldNotLook(str(error)) from error
+    if args.json:
+        say_json(
+            [{"name": each.name, "level": each.level, "sentence": each.sentence, "to_do": each.to_do} for each in found]
+        )
+    else:
+        say(display_url(url))
+        for each in found:
+            _say(each)
+    return 1 if any(each.level is Level.PROBLEM for each in found) else 0
+
+
+def _limits(args: argparse.Namespace) -> "Limits":
+    """The workers' lease and timeout, as the settings here say."""
+    import os
+
+    from sendonce.operations.doctor import Limits
+    from sendonce.settings.load import find, load_limits
+
+    try:
+        lease, timeout = load_limits(find(args.config, os.environ), os.environ)
+    except ConfigError as error:
+        raise WrongUse(str(error)) from None
+    return Limits(lease, timeout)
+
+
+def _say(each: "Diagnosis") -> None:
+    say(f"  {paint(f'{each.level:<7}', _COLOURS[each.level])}  {each.name}: {each.sentence}")
+    if each.to_do:
+        say(f"           to do: {each.to_do}")

@@ -1,0 +1,112 @@
+"""What can be wrong wherever it is kept: each is really made wrong, and said once."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sendonce.domain.outcomes import Delivered
+from sendonce.operations.doctor import Level, Limits
+from sendonce.stores.postgres.examining import clock_ahead
+from tests.doctor.conftest import examined
+from tests.given import given_due_delivery, given_lease, settle_with
+from tests.stores.aging import without_rules
+from tests.stores.databases import Database, PostgresDatabase
+
+
+def hours(database: Database) -> str:
+    return "interval '1 hour'" if isinstance(database, PostgresDatabase) else "3600000000"
+
+
+async def sent(database: Database, *, seconds: int) -> None:
+    """One delivery, whose attempt took so long."""
+    store = await database.open()
+    given_due_delivery(database)
+    await settle_with(store, await given_lease(store), Delivered())
+    await database.close()
+    span = f"interval '{seconds} s'" if isinstance(database, PostgresDatabase) else str(seconds * 1_000_000)
+    with without_rules(database) as connection:
+        connection.execute(f"update sendonce_attempts set created_at = finished_at - {span}")
+
+
+def test_of_a_database_that_is_well_nothing_else_is_said(database: Database) -> None:
+    assert examined(database) == {}
+
+
+@pytest.mark.parametrize(("version", "level"), [("1", Level.PROBLEM), ("3", Level.WARNING), ("9", Level.PROBLEM)])
+def test_a_schema_that_is_not_this_programs_is_said(database: Database, version: str, level: Level) -> None:
+    database.execute("update sendonce_meta set value = ? where name = 'schema_version'", version)
+
+    assert {name: each.level for name, each in examined(database).items()} == {"schema": level}
+
+
+def test_a_missing_index_and_a_missing_trigger_are_named(database: Database) -> None:
+    on_table = " on sendonce_events" if isinstance(database, PostgresDatabase) else ""
+    database.execute("drop index sendonce_deliveries_due")
+    database.execute(f"drop trigger events_are_immutable{on_table}")
+
+    found = examined(database)["rules"]
+
+    assert found.level is Level.PROBLEM
+    assert found.sentence == (
+        "index sendonce_deliveries_due on sendonce_deliveries is missing and"
+        " trigger events_are_immutable on sendonce_events is missing"
+    )
+    assert found.to_do.startswith("run its `create index sendonce_deliveries_due` as `sendonce migrate --sql` has it; ")
+
+
+def test_a_table_that_is_missing_is_named(database: Database) -> None:
+    database.execute("drop table sendonce_corrections")
+
+    found = examined(database)["schema"]
+
+    assert (found.level, found.sentence) == (Level.PROBLEM, "table sendonce_corrections is missing")
+    assert found.to_do == "restore it from a backup"
+
+
+def test_a_back_fill_that_is_not_finished_is_said(database: Database) -> None:
+    database.execute("update sendonce_meta set value = '4000/120000' where name = 'backfill:0002_routed'")
+
+    found = examined(database)["back-fill"]
+
+    assert found.level is Level.WARNING
+    assert "0002_routed has come to 4,000 of 120,000" in found.sentence
+
+
+def test_work_that_is_due_while_no_worker_is_alive_is_said(database: Database) -> None:
+    given_due_delivery(database)
+    database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at - {hours(database)}")
+
+    found = examined(database)["workers"]
+
+    assert found.level is Level.PROBLEM
+    assert "no worker is alive, and work has been due for 1h" in found.sentence
+
+
+@pytest.mark.parametrize(("lease", "level"), [(30, None), (15, Level.WARNING), (5, Level.PROBLEM)])
+async def test_a_lease_that_is_short_for_what_sends_take_is_said(
+    database: Database, lease: int, level: Level | None
+) -> None:
+    await sent(database, seconds=10)
+    limits = Limits(lease=timedelta(seconds=lease), timeout=timedelta(seconds=1))
+
+    found = await asyncio.to_thread(examined, database, limits)
+
+    assert (found["lease"].level if found else None) == level
+
+
+async def test_leases_that_ran_out_are_said(database: Database) -> None:
+    await sent(database, seconds=1)
+    with without_rules(database) as connection:
+        connection.execute("update sendonce_attempts set outcome = 'Unknown', error_code = 'lease_expired'")
+
+    assert "1 lease ran out" in (await asyncio.to_thread(examined, database))["lease"].sentence
+
+
+def test_a_clock_is_ahead_or_behind_by_what_cannot_be_the_way_there() -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    now = noon.timestamp()
+
+    assert clock_ahead(noon, now - 1, now + 1) == 0
+    assert clock_ahead(noon, now - 9, now - 8) == 8
+    assert clock_ahead(noon, now + 5, now + 6) == -5

@@ -1,0 +1,212 @@
+"""What can be wrong with a PostgreSQL, on a real one that it is wrong with."""
+
+import asyncio
+from contextlib import ExitStack
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from sendonce.compose import examine
+from sendonce.operations import doctor_postgres
+from sendonce.operations.doctor import Level
+from sendonce.stores.postgres import grants
+from tests.doctor.conftest import LIMITS, Own, examined
+from tests.processes import until
+from tests.servers.postgres import Server
+from tests.stores.databases import PostgresDatabase
+
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def our_roles(own: Own) -> Own:
+    with psycopg.connect(own.database.url, autocommit=True) as connection:
+        connection.execute(grants.sql().encode())
+    return own
+
+
+def test_a_server_that_may_lose_everything_is_said(own: Own) -> None:
+    own.set("fsync", "off")
+    until(lambda: own.database.one("select current_setting('fsync')") == "off", "the setting")
+
+    found = examined(own.database)
+
+    assert list(found) == ["durability"]
+    assert found["durability"].sentence.startswith("fsync is off")
+
+
+def test_commits_that_do_not_wait_for_the_disk_are_said(own: Own) -> None:
+    own.database.execute(f"alter database {own.database.one('select current_database()')} set synchronous_commit = off")
+
+    found = examined(own.database)
+
+    assert (list(found), found["commits"].level) == (["commits"], Level.PROBLEM)
+    assert "this session and every role" in found["commits"].sentence
+    assert found["commits"].to_do.endswith("alter database … set synchronous_commit = on")
+
+
+def test_the_role_whose_commits_do_not_wait_is_named_with_what_to_do(own: Own) -> None:
+    own.database.execute('create role "Careless"')
+    own.database.execute('alter role "Careless" set synchronous_commit = off')
+
+    found = examined(own.database)
+
+    own.database.execute('drop role "Careless"')
+    assert list(found) == ["commits"]
+    assert found["commits"].to_do.endswith(': alter role "Careless" reset synchronous_commit')
+
+
+def test_a_database_that_only_reads_is_said(own: Own) -> None:
+    name = own.database.one("select current_database()")
+    own.database.execute(f"alter database {name} set default_transaction_read_only = on")
+
+    assert list(examined(own.database)) == ["writable"]
+
+
+def test_an_idle_transaction_that_holds_vacuum_back_is_said_by_its_pid(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_postgres, "HELD_WRONG", AT_ONCE)
+    with own.database.connection() as connection:
+        connection.execute("set transaction isolation level repeatable read")
+        connection.execute("select 'secret' from sendonce_events")
+
+        found = examined(own.database)
+
+        assert (list(found), found["vacuum"].level) == (["vacuum"], Level.PROBLEM)
+        assert f"transaction {connection.info.backend_pid} holds vacuum back" in found["vacuum"].sentence
+        assert "secret" not in str(found)
+
+
+def test_a_forgotten_prepared_transaction_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_postgres, "HELD_DOUBTFUL", AT_ONCE)
+    connection = psycopg.connect(own.database.url)
+    connection.tpc_begin("forgotten")
+    connection.execute("delete from sendonce_counters")
+    connection.tpc_prepare()
+    connection.close()
+
+    found = examined(own.database)
+
+    with psycopg.connect(own.database.url, autocommit=True) as other:
+        for xid in other.tpc_recover():
+            other.tpc_rollback(xid)
+    assert list(found) == ["vacuum"]
+    assert "prepared transaction" in found["vacuum"].sentence
+
+
+def test_a_replication_slot_that_nobody_uses_is_said(own: Own) -> None:
+    own.database.execute("select pg_create_logical_replication_slot('left_behind', 'pgoutput')")
+
+    found = examined(own.database)
+
+    own.database.execute("select pg_drop_replication_slot('left_behind')")
+    assert "unused replication slot left_behind holds vacuum back" in found["vacuum"].sentence
+
+
+def test_tables_that_are_not_vacuumed_are_said(own: Own) -> None:
+    own.database.execute("alter table sendonce_attempts set (autovacuum_enabled = off)")
+
+    assert "sendonce_attempts" in examined(own.database)["autovacuum"].sentence
+
+
+def test_dead_rows_and_empty_room_are_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 1000)
+    monkeypatch.setattr(doctor_postgres, "BLOATED_BYTES", 100_000)
+    database = own.database
+    database.execute("alter table sendonce_counters set (autovacuum_enabled = off)")
+    database.execute("insert into sendonce_counters (name, amount) select 'x', 1 from generate_series(1, 5000)")
+    database.execute("delete from sendonce_counters where id < 4990")
+
+    def said_after(command: str) -> str:
+        database.execute(command)
+        return examined(database)["bloat"].sentence
+
+    # What a session has counted reaches the statistics some time after it has ended.
+    until(
+        lambda: "sendonce_counters (4,989 dead of 5,000)" in said_after("analyze sendonce_counters"),
+        "the dead rows to be said",
+    )
+    until(
+        lambda: said_after("vacuum analyze sendonce_counters").startswith("mostly empty: sendonce_counters"),
+        "the empty room to be said",
+    )
+
+
+def test_too_few_connections_for_another_worker_are_said(own: Own) -> None:
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(psycopg.connect(own.database.url))
+
+        assert examined(own.database)["connections"].level is Level.WARNING
+
+
+def test_more_workers_than_the_server_has_connections_for_are_said(own: Own) -> None:
+    own.database.execute(
+        "insert into sendonce_workers (name, version, concurrency)"
+        " select 'host:' || n, '1', 1 from generate_series(1, 9) n"
+    )
+
+    found = examined(own.database)["connections"]
+
+    assert (found.level, "9 workers want 72" in found.sentence) == (Level.PROBLEM, True)
+
+
+def test_rights_that_a_role_of_ours_has_lost_are_said(our_roles: Own) -> None:
+    assert examined(our_roles.database) == {}
+    our_roles.database.execute("revoke insert on sendonce_attempts from sendonce_orchestrator")
+    our_roles.database.execute("revoke select (tenant) on sendonce_events from sendonce_reader")
+    our_roles.database.execute("revoke execute on function sendonce_park from sendonce_orchestrator")
+
+    found = asyncio.run(examine(our_roles.database.url, LIMITS))
+
+    assert [each.sentence for each in found if each.name == "rights"] == [
+        "role sendonce_orchestrator lacks insert on sendonce_attempts and execute on "
+        "sendonce_park(bigint[], text[], text[], text)",
+        "role sendonce_reader lacks select on sendonce_events",
+    ]
+
+
+def test_a_database_that_our_roles_were_not_made_for_lacks_nothing(
+    our_roles: Own, own_server: tuple[Server, str]
+) -> None:
+    server, template = own_server
+    other = server.create_database(template=template)
+
+    found = examined(PostgresDatabase(server.dsn(other)))
+
+    server.drop_database(other)
+    assert found == {}
+
+
+def test_who_may_not_look_is_told_which_rights_are_missing(own: Own) -> None:
+    own.database.execute(
+        "do $$ begin if to_regrole('nobody_here') is null then create role nobody_here; end if; end $$"
+    )
+
+    found = examined(PostgresDatabase(f"{own.database.url}?options=-c%20role%3Dnobody_here"))
+
+    assert list(found) == ["schema", "rights"]
+    assert "role nobody_here lacks select on sendonce_meta" in found["rights"].sentence
+
+
+def test_who_may_look_at_some_of_it_is_told_what_is_missing(our_roles: Own) -> None:
+    found = examined(PostgresDatabase(f"{our_roles.database.url}?options=-c%20role%3Dsendonce_app"))
+
+    assert list(found) == ["rights"]
+    assert "role sendonce_app lacks select on" in found["rights"].sentence
+
+
+def test_M10_the_reader_may_run_it(our_roles: Own) -> None:
+    found = examined(PostgresDatabase(f"{our_roles.database.url}?options=-c%20role%3Dsendonce_reader"))
+
+    assert found == {}
+
+
+def test_a_database_without_our_tables_is_said(own_server: tuple[Server, str]) -> None:
+    server, _ = own_server
+
+    found = examined(PostgresDatabase(server.dsn("postgres")))
+
+    assert {name: each.to_do for name, each in found.items()} == {"schema": "run: sendonce migrate"}

@@ -1,0 +1,87 @@
+"""A database in which everything has happened once, the ordinary way; and looking whether it is consistent."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from sendonce.domain.emails import Email
+from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
+from sendonce.operations.checks import CHECKS
+from sendonce.operations.verify import Plan, Report, verify
+from sendonce.outbox.outbox import Outbox
+from sendonce.stores.bulk import REQUEUE
+from sendonce.stores.ports import Store
+from sendonce.stores.selections import Selection
+from sendonce.stores.upkeep import Stage
+from tests.given import given_due_delivery, given_event, given_lease, settle_with
+from tests.stores.bulkwork import begun, step
+from tests.stores.databases import Database
+
+MAIL = Email("ada@example.com", subject="Hello", text="Dear Ada")
+AT_ONCE = timedelta(0)
+
+
+async def everything(database: Database, store: Store) -> dict[str, int]:
+    """Deliveries by what became of them. What is due is last: nothing is claimed after that."""
+    await store.register("host:1", "1.0", 10)
+    given_event(database, to="null:gone")
+    await _settle(store, Delivered("gone"))
+    await store.retain(Stage.KEYS, 0, limit=10, age=AT_ONCE)
+    made = {"sent": given_due_delivery(database)}
+    event_id = given_event(database, to=["null:a", "null:b", MAIL])
+    made["twins"], made["other"], made["mail"] = sorted(
+        row[0] for row in database.execute("select id from sendonce_deliveries where event_id = ?", event_id)
+    )
+    await _settle(store, Delivered("n-1"))
+    for name in ("given up", "requeued", "attested", "corrected", "by filter"):
+        made[name] = given_due_delivery(database, to=f"null:{name.replace(' ', '-')}")
+    await _settle(store, Refused("410"))
+    letters = {row[0]: row[1] for row in database.execute("select delivery_id, id from sendonce_dead_letters")}
+    await store.open_generations([made["requeued"]], kind="requeue", operator="ada", reason="test")
+    await store.attest([letters[made["attested"]]], operator="ada", reason="test")
+    await store.correct(
+        made["corrected"], content=None, destination="null:corrected-to", operator="ada", reason="test",
+        even_if_sent=False,
+    )  # fmt: skip
+    made["operation"] = (await step(store, await begun(store, REQUEUE, Selection(destination="null:by-filter")))).id
+    await _settle(store, Delivered())
+    with database.connection() as connection:
+        Outbox().request(connection, "memo.shared", {}, key="job", subject="memo", version=1, required="null:reader")
+    await _settle(store, Delivered())
+    made["retrying"] = given_due_delivery(database)
+    await _settle(store, Failed("503"))
+    made["in doubt"] = given_due_delivery(database)
+    await _settle(store, Unknown("timeout"))
+    made["flying"] = given_due_delivery(database)
+    await given_lease(store)
+    subscription_id = await store.add_subscription(
+        tenant="", types=["memo.parked"], destination="null:hook", policy=None, description=None, operator="ada"
+    )
+    await store.set_subscription_state(subscription_id, "paused", operator="ada", reason=None)
+    made["parked"] = given_due_delivery(database, to=(), type="memo.parked")
+    await store.start(1, 10, timedelta(minutes=1))
+    made["cancelled"] = given_due_delivery(database)
+    await store.cancel([made["cancelled"]], operator="ada", reason="test")
+    made["due"] = given_due_delivery(database)
+    return made
+
+
+async def looked(store: Store, *, step: int = 5, again_after: timedelta = AT_ONCE, **options: object) -> Report:
+    """The report of a whole run."""
+    plan = Plan(step=step, again_after=again_after, **options)  # type: ignore[arg-type]
+    reports = [report async for report in verify(store, plan)]
+    assert reports[-1].is_done
+    return reports[-1]
+
+
+async def found(store: Store) -> Mapping[str, list[int | str]]:
+    """What each check has found in a whole run."""
+    return {name: each.found for name, each in (await looked(store)).findings.items()}
+
+
+EVERY = [check.name for check in CHECKS]
+
+
+async def _settle(store: Store, outcome: Delivered | Failed | Refused | Unknown) -> None:
+    lease = await given_lease(store, limit=50)
+    await settle_with(store, lease, outcome)
+    await store.release([lease.id])

@@ -1,0 +1,95 @@
+"""While workers work, die and are replaced, retention removes and people act, nothing is found that is not wrong."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from sendonce.cli import main
+from sendonce.operations.verify import Plan, Report, verify
+from sendonce.outbox.drafts import Draft
+from sendonce.outbox.outbox import Outbox
+from sendonce.stores.ports import Store
+from tests.processes import Process, sendonce, until
+from tests.stores.databases import Database
+from tests.verify.conftest import Scene
+from tests.verify.plants import plant
+from tests.verify.scene import AT_ONCE
+
+pytestmark = [pytest.mark.slow]
+
+ROUNDS = 8
+EXPIRED = "select count(*) from sendonce_attempts where error_code = 'lease_expired'"
+_POLICY = (
+    '{"first_delay": "10ms", "longest_delay": "50ms", "doubt_wait": "20ms", "timeout": "500ms", "max_attempts": 4}'
+)
+
+
+def url_of(database: Database) -> str:
+    url = database.url  # type: ignore[attr-defined]
+    assert isinstance(url, str)
+    return url
+
+
+def worker(database: Database) -> Process:
+    options = ("--app", "tests.verify.channels:channels", "--lease", "1s", "--poll", "20ms", "--policy", _POLICY)
+    return sendonce("worker", *options, database=url_of(database))
+
+
+def act(database: Database, number: int) -> None:
+    """What callers and people do meanwhile."""
+    url = url_of(database)
+    with database.connection() as connection:
+        drafts = [Draft("memo.live", {}, key=f"live-{number}-{n}", to=[f"any:{n}", "any:b"]) for n in range(20)]
+        Outbox().publish_many(connection, drafts)
+    for command in (
+        ["dead-letters", "requeue", "--all", "--yes", "--even-if-sent"],
+        ["prune", "--payloads", "0s", "--history", "0s", "--keys", "0s" if number % 2 else "1d", "--yes"],
+    ):
+        main([*command, "--reason", "test", "--database", url])
+    scope = ["--channel", "any"]
+    main(["stop", *scope, "--database", url])
+    main(["resume", *scope, "--database", url])
+
+
+def kill(database: Database, process: Process) -> None:
+    """In the middle of a send, as a power cut would."""
+    until(lambda: database.one("select count(*) from sendonce_attempts where status = 'Leased'"), "a send")
+    process.kill()
+
+
+def work(database: Database) -> None:
+    """Callers, people, and workers that are killed and replaced, for some rounds."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(worker(database)) for _ in range(2)]
+        for process in running:
+            process.says("slots")
+        for number in range(ROUNDS):
+            act(database, number)
+            if number % 2:
+                kill(database, running.pop(0))
+                running.append(stack.enter_context(worker(database)))
+        until(lambda: database.one(EXPIRED), "an expired lease")
+
+
+async def look(store: Store) -> Report:
+    reports = [report async for report in verify(store, Plan(step=50, again_after=AT_ONCE))]
+    return reports[-1]
+
+
+async def test_nothing_is_found_while_everybody_is_at_work_and_what_is_planted_is(scene: Scene, store: Store) -> None:
+    database = scene.database
+    reports = []
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work, database)
+        while not working.done():
+            reports.append(await look(store))
+        working.result()
+
+    planted = plant(database, scene.ids, "history")
+    last = await look(store)
+
+    assert [report.findings for report in reports] == [{}] * len(reports)
+    assert len(reports) > ROUNDS
+    assert {name: each.found for name, each in last.findings.items()} == {"history": [planted]}
+    assert database.one("select sum(amount) from sendonce_counters where name = 'removed_completed'") > 20
