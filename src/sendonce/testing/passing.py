@@ -1,0 +1,61 @@
+"""One pass of the engine: what is due now is claimed, sent and settled, and what the pass makes due as well."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sendonce import __version__
+from sendonce.channels.registry import Channels
+from sendonce.domain.policies import Policy
+from sendonce.engine.config import WorkerConfig
+from sendonce.engine.gone import Gone
+from sendonce.engine.keeper import Keeper
+from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine.leases import LeaseBook
+from sendonce.engine.orchestrator import Orchestrator
+from sendonce.engine.policies import Policies
+from sendonce.engine.worker import Worker
+from sendonce.observe import logs
+from sendonce.sealing import Sealer
+from sendonce.testing.connections import Opened
+
+CONFIG = WorkerConfig(until_idle=True, once=True)
+
+
+class Pass:
+    """A worker and its lease keeper, on one connection and in one event loop."""
+
+    def __init__(self, opened: Opened, channels: Channels, policy: Policy) -> None:
+        self._opened = opened
+        self._channels = channels
+        self._policies = Policies(policy, channels.settings())
+        self._worker: Worker | None = None
+
+    def stop(self) -> None:
+        """Claim no more."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def run(self, ended: Sequence[datetime]) -> None:
+        """Work until nothing is left to do now. Leases that `ended` in between are closed as of then."""
+        store = self._opened.store
+        worker_id = await store.register("test", __version__, CONFIG.concurrency)
+        orchestrator = Orchestrator(store, self._policies, self._channels)
+        book, gone = LeaseBook(), Gone(store, logs.write)
+        keeper = Keeper(
+            store, book, orchestrator.decide, worker_id=worker_id, hold=CONFIG.lease, emit=logs.write
+        )  # fmt: skip
+        await self._close_leases(keeper, ended)
+        self._worker = Worker(
+            orchestrator, store, self._channels, self._policies, book, CONFIG,
+            worker_id=worker_id, namespace=await store.namespace(), emit=logs.write, rooms=store,
+            keyring=SubscriptionKeyring(store, Sealer()), on_settled=gone.note,
+        )  # fmt: skip
+        await self._worker.run()
+        await gone.apply()
+        await keeper.leave()
+
+    async def _close_leases(self, keeper: Keeper, ended: Sequence[datetime]) -> None:
+        """Other workers would have looked all the time while the clock was moved."""
+        for moment in (*ended, self._opened.now):
+            self._opened.now = moment
+            await keeper.tick()

@@ -1,0 +1,325 @@
+"""What a drain does and what it leaves alone, on both databases."""
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.orm import Session
+
+from sendonce import Delivered, Email, Failed, Outbox, Refused, SchemaMismatch, StoreError, testing
+from sendonce.channels import Channels, Deferred, Message, Outcome
+from tests.outbox.databases import Address, sqlite_connection
+from tests.testing.recording import HOOK, MAIL, publish
+
+
+def test_a_message_is_shown_as_its_receiver_gets_it(connection: Any) -> None:
+    box = testing.outbox(connection)
+    mail = Email("ada@example.com", subject="Saved", text="Memo 7 is saved.")
+    Outbox().publish(
+        connection, "memo.created", {"id": 7}, key="7", to=[HOOK, mail], tenant="acme", subject="memo", version=2,
+        headers={"trace": "abc"},
+    )  # fmt: skip
+
+    hook, letter = box.drain()
+
+    assert (hook.type, hook.key, hook.tenant, hook.subject, hook.version) == ("memo.created", "7", "acme", "memo", 2)
+    assert (hook.destination, hook.content, hook.headers) == (HOOK, {"id": 7}, {"trace": "abc"})
+    assert (letter.destination, letter.content) == (MAIL, {"subject": "Saved", "text": "Memo 7 is saved."})
+    assert (hook.attempt, hook.arrived, type(hook.outcome)) == (1, True, Delivered)
+    assert len({hook.token, letter.token}) == 2
+
+
+def test_the_callers_own_rows_are_untouched_and_its_transaction_stays_open(connection: Any, address: Address) -> None:
+    box = testing.outbox(connection)
+    connection.execute("insert into memos (id, body) values (1, 'mine')")
+    publish(connection)
+
+    box.drain()
+
+    assert connection.execute("select id, body from memos").fetchall() == [(1, "mine")]
+    assert address.look("select count(*) from memos") == [(0,)]
+    connection.rollback()
+    assert connection.execute("select count(*) from memos").fetchall() == [(0,)]
+
+
+def test_nothing_is_left_in_the_database_after_a_rollback(connection: Any, address: Address) -> None:
+    box = testing.outbox(connection)
+    publish(connection)
+    box.drain()
+
+    connection.rollback()
+
+    tables = "select name from sqlite_master" if address.dialect == "sqlite" else "select relname from pg_class"
+    assert [name for (name,) in address.look(tables) if name.startswith("sendonce")] == []
+
+
+def test_it_works_as_well_when_the_caller_commits(pg_dsn: str, tmp_path: Any) -> None:
+    for connection in (sqlite3.connect(tmp_path / "own.db"), psycopg.connect(pg_dsn)):
+        with closing(connection):
+            box = testing.outbox(connection)
+            connection.commit()
+            publish(connection)
+            connection.commit()
+
+            sent = box.drain()
+            connection.commit()
+
+            assert [each.destination for each in sent] == [HOOK]
+            assert box.drain() == []
+            assert [each.status for each in box.deliveries()] == ["Completed"]
+
+
+def test_a_connection_that_commits_by_itself_commits_what_the_engine_writes(pg_dsn: str, tmp_path: Any) -> None:
+    lite = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
+    with closing(lite):
+        box = testing.outbox(lite)
+        lite.execute("begin immediate")
+        publish(lite)
+        lite.execute("commit")
+
+        assert len(box.drain()) == 1
+        assert not lite.in_transaction
+    with psycopg.connect(pg_dsn, autocommit=True) as connection:
+        box = testing.outbox(connection)
+        with connection.transaction():
+            publish(connection)
+
+        assert len(box.drain()) == 1
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_a_savepoint_of_the_callers_takes_back_what_was_drained_within_it(connection: Any) -> None:
+    box = testing.outbox(connection)
+    publish(connection, "1")
+    connection.execute("savepoint mine")
+    publish(connection, "2")
+    first = box.drain()
+
+    connection.execute("rollback to savepoint mine")
+    second = box.drain()
+
+    assert [each.key for each in first] == ["1", "2"]
+    assert [each.key for each in second] == ["1"]
+
+
+def test_a_session_of_savepoints_over_one_connection_is_drained(address: Address) -> None:
+    engine = sqlalchemy.create_engine(address.url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection, connection.begin() as outer:
+        with Session(connection, join_transaction_mode="create_savepoint") as session:
+            box = testing.outbox(session)
+            publish(session)
+            session.commit()
+
+            assert [each.destination for each in box.drain()] == [HOOK]
+        outer.rollback()
+    engine.dispose()
+
+
+def test_two_boxes_on_one_connection_send_everything_once(connection: Any) -> None:
+    one, two = testing.outbox(connection), testing.outbox(connection)
+    publish(connection, "1")
+    first = one.drain()
+    publish(connection, "2")
+
+    second = two.drain()
+
+    assert ([each.key for each in first], [each.key for each in second]) == (["1"], ["2"])
+    assert (one.received(HOOK), two.received(HOOK)) == (1, 1)
+
+
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE_READ"])
+def test_it_works_at_every_level_of_isolation(without_tables: Address, level: str) -> None:
+    with psycopg.connect(without_tables.url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel[level]
+        box = testing.outbox(connection)
+        publish(connection)
+
+        assert len(box.drain()) == 1
+        connection.rollback()
+
+
+def test_how_the_caller_likes_its_rows_does_not_matter_and_stays(without_tables: Address) -> None:
+    lite = sqlite3.connect(":memory:")
+    lite.row_factory, lite.text_factory = sqlite3.Row, bytes
+    with closing(lite), psycopg.connect(without_tables.url, row_factory=dict_row) as postgres:
+        postgres.cursor_factory = psycopg.RawCursor
+        for connection in (lite, postgres):
+            box = testing.outbox(connection)
+            publish(connection)
+
+            assert [each.content for each in box.drain()] == [{"memo": "1"}]
+        assert lite.execute("select 'a' as a").fetchone()["a"] == b"a"
+        assert postgres.execute("select 'a' as a").fetchone() == {"a": "a"}
+        postgres.rollback()
+
+
+def test_a_table_of_the_callers_is_not_hidden_by_ours() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table results (id integer)")
+        box = testing.outbox(connection)
+        publish(connection)
+        box.drain()
+
+        assert [column[1] for column in connection.execute("pragma table_info(results)")] == ["id"]
+
+
+def test_the_search_path_is_as_it_was(without_tables: Address) -> None:
+    with psycopg.connect(without_tables.url) as connection:
+        connection.execute("create schema mine; set search_path = mine, public")
+
+        box = testing.outbox(connection)
+        publish(connection)
+        box.drain()
+
+        assert connection.execute("show search_path").fetchall() == [("mine, public",)]
+        assert connection.execute("select count(*) from mine.sendonce_events").fetchall() == [(1,)]
+        connection.rollback()
+
+
+def test_what_fails_is_tried_again_when_its_time_has_come(connection: Any) -> None:
+    box = testing.outbox(connection, policy={"jitter": 0, "first_delay": "10s"})
+    box.receiver.answer(Failed("busy"), times=2)
+    publish(connection)
+
+    tried = [[type(each.outcome) for each in box.drain()]]
+    for wait in (9, 1, 19, 1):
+        box.clock.advance(seconds=wait)
+        tried.append([type(each.outcome) for each in box.drain()])
+
+    assert tried == [[Failed], [], [Failed], [], [Delivered]]
+    assert (len(box.sent), box.received(HOOK)) == (3, 1)
+
+
+def test_many_to_one_destination_are_all_sent_in_one_drain(connection: Any) -> None:
+    box = testing.outbox(connection)
+    for n in range(250):
+        publish(connection, str(n))
+
+    sent = box.drain()
+
+    assert sorted(int(each.key) for each in sent) == list(range(250))
+
+
+def test_an_own_channel_is_used_and_what_it_has_none_for_is_recorded(connection: Any) -> None:
+    channels, closed = Channels(), []
+
+    @channels.channel("sms")
+    class Sms:
+        async def send(self, message: Message, *, timeout: float) -> Outcome:
+            return Delivered(f"sms to {message.address}")
+
+        async def close(self) -> None:
+            closed.append(True)
+
+    box = testing.outbox(connection, channels=channels)
+    publish(connection, to=["sms:+41791234567", HOOK])
+
+    outcomes = {each.destination: each.outcome for each in box.drain()}
+
+    assert outcomes["sms:+41791234567"] == Delivered("sms to sms:+41791234567")
+    assert isinstance(outcomes[HOOK], Delivered)
+    assert closed == [True]
+
+
+def test_a_channel_that_always_wants_it_again_at_once_ends_the_drain(connection: Any) -> None:
+    channels = Channels()
+
+    @channels.channel("sms")
+    async def send(message: Message, *, timeout: float) -> Outcome:
+        return Deferred("connections_busy", again_in=timedelta(0))
+
+    box = testing.outbox(connection, channels=channels)
+    publish(connection, to="sms:1")
+
+    with pytest.raises(AssertionError, match="delivery 1 was tried 100 times in one drain"):
+        box.drain()
+
+
+def test_what_a_rate_or_a_stop_holds_back_is_not_waited_for(connection: Any) -> None:
+    box = testing.outbox(connection)
+    box.desk(lambda desk: desk.add_subscription(types=["memo.*"], to=HOOK, rate="1/h"))
+    for key in ("1", "2", "3"):
+        publish(connection, key, to=())
+
+    drained = [len(box.drain())]
+    box.clock.advance(hours=1)
+    drained += [len(box.drain()), len(box.drain())]
+
+    assert drained == [1, 1, 0]
+
+
+def test_a_subscription_is_served(connection: Any) -> None:
+    box = testing.outbox(connection)
+    entered = box.subscribe(["memo.*"], HOOK, tenant="acme")
+    publish(connection, to=(), tenant="acme")
+
+    [sent] = box.drain()
+
+    assert (sent.destination, sent.tenant, entered.tenant) == (HOOK, "acme", "acme")
+
+
+def test_a_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> None:
+    box = testing.outbox(connection)
+    entered = box.subscribe(["memo.*"], HOOK)
+    box.receiver.answer(Refused("http_410"))
+    publish(connection, to=())
+
+    box.drain()
+
+    assert box.desk(lambda desk: desk.subscription(entered.id)).state == "disabled"
+
+
+def test_an_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any) -> None:
+    channels, given = Channels(), []
+
+    @channels.channel("https")
+    async def send(message: Message, *, timeout: float) -> Outcome:
+        given.append(message.credentials)
+        return Delivered()
+
+    box = testing.outbox(connection, channels=channels)
+    box.subscribe(["memo.*"], HOOK)
+    publish(connection, to=())
+    box.drain()
+
+    assert [len(each.signing) for each in given] == [1]
+
+
+def test_no_worker_is_at_work_after_a_drain(connection: Any) -> None:
+    box = testing.outbox(connection)
+
+    box.drain()
+
+    assert box.desk(lambda desk: desk.status()).workers == ()
+
+
+def test_a_database_of_a_newer_program_is_refused_in_one_sentence(connection: Any) -> None:
+    testing.outbox(connection)
+    connection.execute("update sendonce_meta set value = '999' where name = 'schema_version'")
+
+    with pytest.raises(SchemaMismatch):
+        testing.outbox(connection)
+
+
+def test_a_transaction_that_cannot_write_is_an_error_and_not_waited_for(without_tables: Address) -> None:
+    with psycopg.connect(without_tables.url) as connection:
+        connection.read_only = True
+
+        with pytest.raises(StoreError, match="PostgreSQL cannot answer now") as raised:
+            testing.outbox(connection)
+        assert raised.type is StoreError
+
+
+def test_a_database_that_others_write_to_is_an_error_and_not_waited_for(tmp_path: Any) -> None:
+    address = Address(f"sqlite:///{tmp_path / 'own.db'}", "sqlite")
+    with closing(sqlite_connection(address, timeout=0)) as mine, closing(sqlite_connection(address)) as other:
+        other.execute("begin immediate")
+
+        with pytest.raises(StoreError, match="another process is writing") as raised:
+            testing.outbox(mine)
+        assert raised.type is StoreError
