@@ -1,0 +1,331 @@
+"""Mistakes that somebody could make, each planted into the real code: the simulation must find every one of them."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from sendonce.channels.credentials import NONE
+from sendonce.channels.protocol import Message
+from sendonce.domain import attempts, decide
+from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed
+from sendonce.domain.tokens import provider_token
+from sendonce.engine import attempting, sender
+from sendonce.engine.attempting import Attempted, Attempting, Known
+from sendonce.engine.worker import Worker
+from sendonce.errors import StoreBusy
+from sendonce.stores.evidence import evidence_of
+from sendonce.stores.sqlite import holding, orchestrating, settling
+from sendonce.stores.sqlite.lanes import QUERIES, Transaction
+from sendonce.stores.sqlite.store import SqliteStore
+
+Patch = AbstractContextManager[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How it is planted, which rules may be the ones that it breaks, and within how many seeds it must be found."""
+
+    plant: Callable[[], Patch]
+    rules: frozenset[str]
+    within: int
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(*rules: str, within: int) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+    def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
+        FAULTS[plant.__name__] = Fault(plant, frozenset(rules), within)
+        return plant
+
+    return enter
+
+
+@fault("sent_under_a_committed_lease", within=10)
+def sends_before_the_lease_is_committed() -> Patch:
+    """The claim is handed out first, and committed a moment later."""
+    real = SqliteStore.start
+
+    class Undone(Exception):
+        pass
+
+    async def start(self: Any, *args: Any) -> Any:
+        seen: list[Any] = []
+
+        def peek(transaction: Transaction) -> None:
+            seen.append(orchestrating._start(transaction, *args))
+            raise Undone
+
+        async def commit() -> None:
+            await asyncio.sleep(0.005)
+            await real(self, *args)
+
+        with suppress(Undone):
+            await self._writer.run(peek)
+        if seen[0].lease is None:
+            return await real(self, *args)
+        asyncio.create_task(commit())  # noqa: RUF006  nobody waits for it: that is the mistake
+        return seen[0]
+
+    return patch.object(SqliteStore, "start", start)
+
+
+@fault("applied_is_what_is_written", within=1150)
+def settles_without_a_fence() -> Patch:
+    """A result closes whatever attempt its delivery has now."""
+
+    def settle(transaction: Transaction, results: Sequence[Result]) -> list[Verdict]:
+        open_ones = {
+            row[0]: row[1:]
+            for row in transaction.connection.execute(
+                "select delivery_id, attempt, lease_id from sendonce_attempts where status = 'Leased'"
+            )
+        }
+        return settling.settle(transaction, [_moved(each, *open_ones.get(_id(each), ())) for each in results])
+
+    return patch.object(orchestrating, "settle", settle)
+
+
+def _id(result: Result) -> int:
+    return result.report.claim.delivery_id
+
+
+def _moved(result: Result, attempt: int | None = None, lease_id: int | None = None) -> Result:
+    if attempt is None or lease_id is None:
+        return result
+    report = result.report
+    return result._replace(report=report._replace(claim=report.claim._replace(attempt=attempt), lease_id=lease_id))
+
+
+@fault("completed_means_received", "given_up_without_doubt_means_not_received", within=10)
+def marks_before_it_sends() -> Patch:
+    """It is reported as delivered, and sent after that."""
+    real = Attempting.attempt
+
+    async def attempt(self: Attempting, claim: Claim, *args: Any) -> Attempted:
+        if claim.in_doubt or claim.is_proven:
+            return await real(self, claim, *args)
+        asyncio.create_task(real(self, claim, *args))  # noqa: RUF006
+        return Attempted(Delivered("marked"))
+
+    return patch.object(Attempting, "attempt", attempt)
+
+
+@fault("asked_before_sent_again", "nothing_is_doubled", within=10)
+def skips_the_look_up() -> Patch:
+    """What may have been sent is sent again without asking."""
+
+    async def ask(*args: Any) -> Known:
+        return Known(None)
+
+    return patch.object(attempting, "ask", ask)
+
+
+@fault("doubt_is_sticky", within=190)
+def forgets_doubt_after_a_failure() -> Patch:
+    """An attempt that surely failed says nothing about the one before it, and is taken to."""
+    real = decide.decide
+
+    def forgetful(delivery: Any, outcome: Any, *args: Any, **kwargs: Any) -> Any:
+        decision = real(delivery, outcome, *args, **kwargs)
+        forgets = type(outcome) is Failed and decision.to is DeliveryState.PENDING_RETRY
+        return replace(decision, in_doubt=False) if forgets else decision
+
+    return patch.object(attempts, "decide", forgetful)
+
+
+@fault("one_token_per_intent", within=10)
+def requeues_with_a_new_token() -> Patch:
+    """Each generation has a token of its own."""
+
+    def token(self: Message) -> str:
+        claim = self._claim
+        key = f"{claim.key}/{claim.generation}"
+        return provider_token("", claim.tenant, claim.type, key, claim.destination, claim.corrections)
+
+    return patch.object(Message, "token", property(token))
+
+
+@fault("everything_comes_to_an_end", within=20)
+def expires_in_two_transactions() -> Patch:
+    """The lease goes first, the attempts are closed after that."""
+
+    def take(transaction: Transaction, limit: int) -> list[Report]:
+        ids = json.dumps([row[0] for row in transaction.fetch("expired_leases", {"limit": limit})])
+        rows = transaction.fetch("expired_claims", {"lease_ids": ids})
+        transaction.connection.execute(
+            "delete from sendonce_leases where id in (select value from json_each(?))", (ids,)
+        )
+        return [Report(orchestrating.claim_of(row[:-1]), row[-1], LEASE_EXPIRED) for row in rows]
+
+    async def expire(self: Any, limit: int, decide_all: Any) -> list[Result]:
+        reports = await self._writer.run(take, limit)
+        if not reports:
+            return []
+        await asyncio.sleep(0.005)
+        results = list(decide_all(reports))
+        await self._writer.run(settling.settle, results)
+        return results
+
+    return patch.object(SqliteStore, "expire", expire)
+
+
+@fault("late_results_are_kept", within=10)
+def drops_late_proof() -> Patch:
+    """A result that came too late is thrown away."""
+
+    def judge(transaction: Transaction, report: Report, seen: Any) -> Verdict:
+        return evidence_of(report, seen.get((report.claim.delivery_id, report.claim.attempt))).verdict
+
+    return patch.object(settling, "_judge", judge)
+
+
+@fault("everything_comes_to_an_end", within=30)
+def resumes_a_subscription_in_two_transactions() -> Patch:
+    """What was parked is let go first, and the subscription is active after that."""
+    real = SqliteStore.set_subscription_state
+
+    def unpark(transaction: Transaction, subscription_id: int) -> None:
+        transaction.change("unpark", {"parked_on": f"subscription:{subscription_id}"})
+
+    def activate(transaction: Transaction, subscription_id: int) -> None:
+        transaction.fetch(
+            "set_subscription_state", {"subscription_id": subscription_id, "state": "active", "reason": ""}
+        )
+
+    async def set_state(self: Any, subscription_id: int, state: str, **who: Any) -> Any:
+        if state != "active":
+            return await real(self, subscription_id, state, **who)
+        await self._writer.run(unpark, subscription_id)
+        await asyncio.sleep(0.02)
+        await self._writer.run(activate, subscription_id)
+        return None
+
+    return patch.object(SqliteStore, "set_subscription_state", set_state)
+
+
+@fault("held_back_is_not_claimed", within=10)
+def sends_while_paused() -> Patch:
+    """A claim does not look at the subscription."""
+    return patch.object(holding, "_HELD", ())
+
+
+@fault("sent_under_a_committed_lease", within=80)
+def sends_when_its_lease_is_over() -> Patch:
+    """The sender does not look at its lease before it writes to the wire."""
+
+    def seconds(self: Any, policy: Any) -> float:
+        wanted: float = policy.timeout.total_seconds()
+        self.deadline = time.monotonic() + wanted
+        return wanted
+
+    return patch.object(sender._Slot, "seconds", seconds)
+
+
+@fault("everything_comes_to_an_end", "no_lease_is_left", within=90)
+def gives_up_results_when_the_database_is_away() -> Patch:
+    """One try to write results, and no second one."""
+
+    async def settle(self: Any, batch: Any, seconds: Any) -> None:
+        results = self._orchestrator.decide(batch)
+        try:
+            await self._orchestrator.settle(results)
+        except StoreBusy:
+            return
+        self._book.settled([result.report.lease_id for result in results])
+
+    return patch.object(Worker, "_settle", settle)
+
+
+@fault("nothing_is_doubled", "given_up_without_doubt_means_not_received", "hold_means_hold", within=90)
+def takes_a_timeout_for_a_failure() -> Patch:
+    """No answer in time is read as: not sent."""
+    return patch.object(sender, "TIMED_OUT", Failed("timeout"))
+
+
+@fault("doubt_is_sticky", within=10)
+def opens_generations_without_doubt() -> Patch:
+    """What may have been sent begins its next generation as if it had not been."""
+    sql = QUERIES["open_generation"].replace("else if_unsure end, doubtful,", "else if_unsure end, 0,")
+    return patch.dict(QUERIES, {"open_generation": sql})
+
+
+@fault("hold_means_hold", within=10)
+def sends_what_is_to_be_held() -> Patch:
+    """`if_unsure: hold` is not looked at."""
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(decide, "_is_held", lambda *args: False))
+            stack.enter_context(patch.object(attempting, "_unsure", lambda *args: Known(None, cannot_be_asked=True)))
+            yield
+
+    return planted()
+
+
+@fault("dead_letters_match", within=430)
+def writes_dead_letters_in_another_transaction() -> Patch:
+    """First the state, then the dead letter."""
+    real = SqliteStore.settle
+
+    def bury(transaction: Transaction, ids: list[int]) -> None:
+        transaction.connection.execute(
+            "insert into sendonce_dead_letters (delivery_id, created_at, reason) select id, ?, 'exhausted'"
+            " from sendonce_deliveries where status = 'DeadLettered' and id in (select value from json_each(?))"
+            " and id not in (select delivery_id from sendonce_dead_letters)",
+            (transaction.now, json.dumps(ids)),
+        )
+
+    async def settle(self: Any, results: Sequence[Result]) -> list[Verdict]:
+        with patch.dict(QUERIES, {"add_dead_letters": "select 1"}):
+            verdicts = await real(self, results)
+        if ids := [_id(each) for each in results if each.decision.to is DeliveryState.DEAD_LETTERED]:
+            await asyncio.sleep(0.005)
+            await self._writer.run(bury, ids)
+        return verdicts
+
+    return patch.object(SqliteStore, "settle", settle)
+
+
+@fault("late_is_what_lost_its_lease", within=430)
+def takes_the_same_result_for_a_late_one() -> Patch:
+    """A result that is told again because its answer was lost is no longer recognised."""
+    real = evidence_of
+
+    def never_the_same(report: Report, seen: Any) -> Any:
+        return real(report, seen)._replace(verdict=Verdict.LATE)
+
+    return patch.object(settling, "evidence_of", never_the_same)
+
+
+@fault("doubt_is_sticky", within=680)
+def loses_the_doubt_that_came_up_meanwhile() -> Patch:
+    """A result says whether there is doubt, also of what a person has put in doubt since it was claimed."""
+    return patch.object(Result, "doubt", property(lambda self: self.decision.in_doubt))
+
+
+@fault("proven_is_not_sent", within=320)
+def sends_what_is_proven() -> Patch:
+    """A late proof is kept, and not looked at."""
+    real = orchestrating.claim_of
+    return patch.object(orchestrating, "claim_of", lambda row: real(row)._replace(is_proven=False))
+
+
+@fault("subscriptions_are_signed", within=50)
+def sends_unsigned_when_the_secret_cannot_be_read() -> Patch:
+    """Without its secret it goes out unsigned."""
+    real = Attempting._credentials
+
+    async def credentials(self: Attempting, claim: Claim) -> Any:
+        found = await real(self, claim)
+        return NONE if isinstance(found, Deferred) else found
+
+    return patch.object(Attempting, "_credentials", credentials)
