@@ -2,6 +2,7 @@
 
 import json
 import signal
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tests.cli.workbench import Ran, run
 from tests.crash.accounts import url_of
 from tests.processes import Process, sendonce, until
 from tests.provider import Provider
-from tests.stores.databases import Database
+from tests.stores.databases import Database, SqliteDatabase
 
 POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "500ms", "doubt_wait": "100ms"}
 CLOSED = ("Completed", "DeadLettered")
@@ -63,6 +64,15 @@ class Scene:
             "--policy", json.dumps(POLICY | policy), *options,
             database=url_of(self.database), environment=environment,
         )  # fmt: skip
+
+    def victim(self, *options: str, environment: dict[str, str] | None = None) -> Process:
+        """A worker that will die: however slow the machine is, before its sends time out and its lease is over."""
+        return self.worker(*options, "--lease", "20s", environment=environment, timeout="10s")
+
+    def end_leases(self) -> None:
+        """Let the time be over that every lease has: whoever had them is dead or frozen and renews none."""
+        ended = 0 if isinstance(self.database, SqliteDatabase) else self.database.now() - timedelta(seconds=1)
+        self.database.execute("update sendonce_leases set expires_at = ?", ended)
 
     def work(self, *options: str, environment: dict[str, str] | None = None, **policy: object) -> Process:
         """Run a worker until everything is completed or given up."""

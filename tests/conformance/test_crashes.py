@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 EACH = 5
 AMOUNT = 2 * EACH
 LEASE_SECONDS = 2
+AROUND_A_QUESTION = ("sender.before_look_up", "sender.after_look_up")
 
 
 def die_at(point: str, nth: int = 1) -> Callable[[Scene], None]:
@@ -29,7 +30,7 @@ def die_at(point: str, nth: int = 1) -> Callable[[Scene], None]:
 
     def die(scene: Scene) -> None:
         environment = {killing.POINT: point, killing.PASS: str(nth)}
-        with scene.worker("--app", f"{killing.__name__}:channels", environment=environment) as victim:
+        with scene.victim("--app", f"{killing.__name__}:channels", environment=environment) as victim:
             assert victim.ended() == -signal.SIGKILL
 
     return die
@@ -39,7 +40,7 @@ def die_in_flight(scene: Scene) -> None:
     """Killed when the provider has everything and has answered nothing."""
     for below in (scene.asked, scene.recognised):
         scene.provider.control(late="10s", path=below)
-    with scene.worker() as victim:
+    with scene.victim() as victim:
         until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
         victim.kill()
     for below in (scene.asked, scene.recognised):
@@ -51,12 +52,12 @@ def die_during_settle(scene: Scene) -> None:
     whose server does not notice and goes on writing when the lock is gone."""
     if not isinstance(scene.database, PostgresDatabase):
         app = f"{dying.__name__}:channels"
-        with scene.worker("--app", app, environment={dying.WANTED: "1"}) as victim:
+        with scene.victim("--app", app, environment={dying.WANTED: "1"}) as victim:
             assert victim.ended() == -signal.SIGKILL
         return
     for below in (scene.asked, scene.recognised):
         scene.provider.control(late="300ms", path=below)
-    with scene.worker() as victim:
+    with scene.victim() as victim:
         until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
         with psycopg.connect(url_of(scene.database)) as locking:
             locking.execute("select id from sendonce_deliveries order by id for update")
@@ -127,6 +128,7 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
     killed_at = time.monotonic()
     check_that_marks_are_whole(scene)
     lost, there = len(in_flight(scene.database)), len(scene.has())
+    scene.end_leases()
     heir = scene.work()
 
     check_that_all_arrived_once(scene)
@@ -144,16 +146,17 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
         assert (there, lost, found) == (AMOUNT, AMOUNT, EACH)
 
 
-@pytest.mark.parametrize("point", ["sender.before_look_up", "sender.after_look_up"])
+@pytest.mark.parametrize("point", AROUND_A_QUESTION)
 def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothing(scene: Scene, point: str) -> None:
     scene.publish(scene.asked, EACH)
     scene.provider.control(drop_after_accept="first:3", drop="first:2", path=scene.asked)
 
-    with scene.worker(
+    with scene.victim(
         "--app", f"{killing.__name__}:channels", environment={killing.POINT: point, killing.PASS: "2"}
     ) as victim:
         assert victim.ended() == -signal.SIGKILL
     check_that_marks_are_whole(scene)
+    scene.end_leases()
     scene.work()
 
     check_that_all_arrived_once(scene)
@@ -164,11 +167,12 @@ def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) ->
     scene.publish(scene.asked, EACH)
     scene.provider.control(late="400ms", path=scene.asked)
 
-    with scene.worker() as frozen:
+    with scene.victim() as frozen:
         until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
         freeze(frozen, scene.database)
         held = in_flight(scene.database)
         assert len(held) == EACH
+        scene.end_leases()
         scene.work()
         frozen.send(signal.SIGCONT)
         until(lambda: len(scene.database.rows("findings")) >= EACH, "what it says afterwards")
@@ -222,9 +226,10 @@ def test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and
     scene.database.publish("review.done", {}, key="review", to=Email(to, subject="Done", text="It is."))
     scene.provider.control(late="10s", path=f"mailto:{to}")
 
-    with scene.worker() as victim:
+    with scene.victim() as victim:
         until(lambda: scene.provider.totals(f"mailto:{to}").get("unanswered", 0) == 1, "a mail in flight")
         victim.kill()
+    scene.end_leases()
     scene.work()
 
     assert scene.provider.totals(f"mailto:{to}")["accepted"] == 1

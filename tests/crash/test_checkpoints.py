@@ -1,21 +1,24 @@
 """SIGKILL at every named point; another worker finishes, and the accounts agree."""
 
 import asyncio
+import re
 import signal
 from datetime import timedelta
 
 import pytest
 
-from sendonce.checkpoints import POINTS
+from sendonce.checkpoints import MIGRATING, POINTS
 from sendonce.stores.ports import Store
+from tests.conformance.test_crashes import AROUND_A_QUESTION
 from tests.crash import killing
 from tests.crash.accounts import all_completed, in_flight, publish, settle_accounts, worker
+from tests.processes import ROOT
 from tests.receiver import Receiver
 from tests.stores.databases import Database
 
 AMOUNT = 40
 BEFORE_THE_WIRE = {"worker.after_claim"}
-PASSES = {"sender.before_send": 7, "sender.after_send": 7, "keeper.before_expire": 6}
+PASSES = {"sender.before_send": 7, "sender.after_send": 7, "keeper.before_expire": 4}
 
 
 async def claimed_by_nobody(database: Database) -> None:
@@ -25,8 +28,8 @@ async def claimed_by_nobody(database: Database) -> None:
     await database.close()
 
 
-# What is reached only where the receiver can be asked is in tests/conformance.
-ASKING = {"sender.before_look_up", "sender.after_look_up"}
+# What is reached only where the receiver can be asked: tests/conformance has such a receiver.
+ASKING = set(AROUND_A_QUESTION)
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in ASKING])
@@ -44,13 +47,21 @@ def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Rec
     arrived_before = set(receiver.times())
     receiver.delay = 0.0
     with worker(database, "--concurrency", "20") as heir:
-        all_completed(database, AMOUNT)
+        took = all_completed(database, AMOUNT)
+        heir.says("slots; channels")
         heir.send(signal.SIGTERM)
         assert heir.ended() == 0
 
-    account = settle_accounts(database, receiver, AMOUNT, lost | orphans)
+    report = settle_accounts(database, receiver, AMOUNT, lost | orphans, title=f"killed at {point}", took=took)
     assert len(lost - orphans) <= 8 + 8
     assert heir.count(r"stopped: \d+ finished, 0 in doubt") == 1
     if point in BEFORE_THE_WIRE:
         assert not arrived_before
-        assert not account.repeated
+        assert not report.repeated.total()
+
+
+def test_every_point_of_the_code_is_named_and_every_name_is_a_point_where_a_worker_is_killed() -> None:
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+
+    assert set(re.findall(r'checkpoint\("([^"]+)"\)', source)) == {*POINTS, *MIGRATING}
+    assert set(POINTS) >= ASKING

@@ -1,40 +1,74 @@
-"""Workers killed in the middle of 2,000 deliveries, three times: nothing lost, and what was repeated is known."""
+"""Two workers at a time, one of them killed again and again at random: nothing lost, and each repeat has its reason."""
 
-import signal
+import os
+import random
+import time
+from contextlib import ExitStack
 
 import pytest
 
-from tests.crash.accounts import all_completed, completed, in_flight, publish, settle_accounts, url_of, worker
+from tests.crash.accounts import all_completed, in_flight, publish, settle_accounts, url_of, worker
+from tests.crash.report import Report
+from tests.guarantees.figures import record
 from tests.processes import until
 from tests.receiver import Receiver
 from tests.stores.databases import Database
 
-AMOUNT = 2000
-KILLS = 3
+SLOTS = 25
+EACH = 200
+# In a slot, or sent and not settled yet: of both workers.
+MOST_IN_FLIGHT = 2 * 5 * SLOTS
+
+
+def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, kills: int) -> Report:
+    """Publish some more and kill one of two workers in the middle of it, so often."""
+    receiver.delay = 0.1
+    lost: set[int] = set()
+    with ExitStack() as stack:
+        crew = [stack.enter_context(worker(database, "--concurrency", str(SLOTS))) for _ in range(2)]
+        for number in range(kills):
+            which = rng.randrange(2)
+            crew[which].says("slots; channels")
+            wanted = len(receiver.arrivals) + rng.randint(SLOTS, EACH * 2 // 3)
+            publish(database, receiver, EACH, first=number * EACH)
+            until(lambda wanted=wanted: len(receiver.arrivals) >= wanted, f"{wanted} arrivals")  # type: ignore[misc]
+            crew[which].kill()
+            now = in_flight(database)
+            assert len(now - lost) <= MOST_IN_FLIGHT
+            lost |= now
+            crew[which] = stack.enter_context(worker(database, "--concurrency", str(SLOTS)))
+        took = all_completed(database, kills * EACH)
+    title = f"{url_of(database).partition(':')[0]}: one of two workers killed {kills} times"
+    return settle_accounts(database, receiver, kills * EACH, lost, title=title, took=took)
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Database, receiver: Receiver) -> None:
-    receiver.delay = 0.03
-    publish(database, receiver, AMOUNT)
-    lost: set[int] = set()
+    report = kill_at_random(database, receiver, random.Random(7), kills=5)
 
-    for _ in range(KILLS):
-        before = len(receiver.arrivals)
-        with worker(database, "--concurrency", "50") as victim:
-            until(lambda before=before: len(receiver.arrivals) >= before + 300, "300 more")  # type: ignore[misc]
-            victim.kill()
-        now = in_flight(database)
-        assert 0 < len(now - lost) <= 50 + 200, "what is leased is in a slot, or sent and not settled yet"
-        lost |= now
-    with worker(database, "--concurrency", "50") as last:
-        all_completed(database, AMOUNT)
-        last.send(signal.SIGTERM)
-        assert last.ended() == 0
-
-    account = settle_accounts(database, receiver, AMOUNT, lost)
-    print(f"\n{url_of(database).partition(':')[0]}, {KILLS} kills: {account}")
-    assert account.expired
-    assert sum(account.repeated.values()) < len(receiver.arrivals) - AMOUNT + 1
+    assert report.in_doubt
+    assert report.repeated.total() == len(receiver.arrivals) - report.published
     assert database.one("select count(*) from sendonce_dead_letters") == 0
-    assert completed(database) == AMOUNT
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_killed_two_hundred_times(database: Database, receiver: Receiver) -> None:
+    kills, begun = int(os.environ.get("CRASHES", "200")), time.monotonic()
+
+    report = kill_at_random(database, receiver, random.Random(), kills)
+
+    kind = "postgres" if url_of(database).startswith("postgres") else "sqlite"
+    figures: dict[str, int | float | str | None] = {
+        "database": kind,
+        "worker_kills": kills,
+        "events": report.published,
+        "requests": len(receiver.arrivals),
+        "lost": report.lost,
+        "doubled": report.doubled.total(),
+        "repeated": report.repeated.total(),
+        "in_doubt": report.in_doubt,
+        "recovery_seconds": round(report.recovery_seconds or 0, 1),
+        "took_seconds": round(time.monotonic() - begun, 1),
+    }
+    record(f"crashes-{kind}", figures)

@@ -1,4 +1,4 @@
-"""SQLite locked by another process, and a disk that is full: the worker says so once, waits and goes on."""
+"""SQLite locked by another process, full, or on a disk that takes no more: the worker says so once and waits."""
 
 import resource
 import signal
@@ -6,9 +6,11 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from tests.crash import filling
 from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
 from tests.processes import Process, until
 from tests.receiver import Receiver
@@ -29,6 +31,18 @@ def locked(process: Process, database: SqliteDatabase) -> None:
 
 
 def full(process: Process, database: SqliteDatabase) -> None:
+    """Let the database grow no more, until the worker complains."""
+    mark = mark_of(database)
+    mark.touch()
+    process.says("SQLite cannot answer now: the disk or the database is full")
+    mark.unlink()
+
+
+def mark_of(database: SqliteDatabase) -> Path:
+    return database.path.with_suffix(".full")
+
+
+def unwritable(process: Process, database: SqliteDatabase) -> None:
     """Let every write of this process to a file fail, until it complains."""
     before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, before[1]))
@@ -54,20 +68,23 @@ def until_unchanged(value: Callable[[], int], seconds: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("trouble", [locked, full])
+@pytest.mark.parametrize("trouble", [locked, full, unwritable])
 def test_the_worker_waits_and_goes_on(database: Database, receiver: Receiver, trouble: Trouble) -> None:
     assert isinstance(database, SqliteDatabase)
     publish(database, receiver, AMOUNT)
     receiver.delay = 0.1
 
-    with worker(database, "--concurrency", "5") as here:
+    environment = {filling.FULL: str(mark_of(database))}
+    with worker(
+        database, "--concurrency", "5", "--app", f"{filling.__name__}:channels", environment=environment
+    ) as here:
         until(lambda: completed(database) >= 15, "some work")
         trouble(here, database)
-        all_completed(database, AMOUNT)
+        took = all_completed(database, AMOUNT)
         here.send(signal.SIGTERM)
         assert here.ended() == 0
 
-    settle_accounts(database, receiver, AMOUNT)
+    settle_accounts(database, receiver, AMOUNT, title=f"SQLite {trouble.__name__}", took=took)
     for part in PARTS:
         assert here.count(f"{part}: SQLite cannot answer now") <= 1
         assert here.count(f"{part}: SQLite") == here.count(f"{part}: the database is back")

@@ -19,7 +19,7 @@ from tests.processes import sendonce, until
 from tests.provider import Provider
 from tests.stores.databases import Database, PostgresDatabase
 
-EVENTS = {"postgresql": 400, "sqlite": 40}
+FEW, MANY = {"postgresql": 120, "sqlite": 40}, {"postgresql": 400, "sqlite": 100}
 CONCURRENCY = 200
 POLICY = {
     "max_attempts": 5, "first_delay": "1s", "longest_delay": "10s", "jitter": 0.1, "timeout": "6s", "doubt_wait": "1s",
@@ -64,13 +64,16 @@ def work(database: Database, conditions: Mapping[str, Callable[[], bool]]) -> li
     return seconds
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "events",
+    [pytest.param(FEW, id="few", marks=pytest.mark.slow), pytest.param(MANY, id="many", marks=pytest.mark.soak)],
+)
 @pytest.mark.timeout(300)
 def test_every_webhook_to_50_endpoints_of_which_10_misbehave_is_accounted_for(
-    database: Database, provider: Provider, closed_port: int, capsys: pytest.CaptureFixture[str]
+    database: Database, provider: Provider, closed_port: int, capsys: pytest.CaptureFixture[str], events: dict[str, int]
 ) -> None:
     kind = "postgresql" if isinstance(database, PostgresDatabase) else "sqlite"
-    amount = EVENTS[kind]
+    amount = events[kind]
     cli = Cli(url_of(database), capsys)
     books = Books(database, subscribe(cli, provider, closed_port), amount)
     publish(database, amount)

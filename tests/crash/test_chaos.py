@@ -1,0 +1,46 @@
+"""Everything breaks at random under a steady load: nothing is lost, and nothing is doubled that could be prevented."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.chaos import Plan, keep, run
+
+SECONDS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_a_short_run(database: str, tmp_path: Path) -> None:
+    plan = Plan(database=database, minutes=SECONDS / 60, rate=150, seed=7, concurrency=30, rest=(0.3, 1.0))
+
+    report = run(plan, tmp_path)
+
+    print(f"\n{report}")
+    report.check()
+    assert report.published > plan.rate
+
+
+@pytest.mark.soak
+@pytest.mark.postgres
+@pytest.mark.timeout(0)
+def test_an_hour_on_postgres(tmp_path: Path) -> None:
+    minutes, rate = float(os.environ.get("CHAOS_MINUTES", "60")), float(os.environ.get("CHAOS_RATE", "1000"))
+    soak(Plan(database="postgres", minutes=minutes, rate=rate, seed=int(os.environ.get("CHAOS_SEED", "1"))), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_ten_minutes_on_sqlite(tmp_path: Path) -> None:
+    minutes = min(10, float(os.environ.get("CHAOS_MINUTES", "60")))
+    soak(Plan(database="sqlite", minutes=minutes, rate=300, seed=int(os.environ.get("CHAOS_SEED", "1"))), tmp_path)
+
+
+def soak(plan: Plan, folder: Path) -> None:
+    """Run it, keep its figures, and then look at them."""
+    report = run(plan, folder)
+    print(f"\n{report}")
+    keep(plan, report)
+    report.check()
