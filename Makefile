@@ -48,8 +48,10 @@ format: $(TO_DEVELOP) ## Put the code into its format
 bench: $(TO_DEVELOP) ## Measure, as ratios to the floors, in one run
 	$(BIN)/python -m benchmarks
 
-soak: $(TO_DEVELOP) ## Simulation and crash tests for longer: make soak SEEDS=20000
-	SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak --timeout 0
+soak: $(TO_DEVELOP) ## Simulation, crashes and fuzzing for longer, then an hour of chaos: make soak SEEDS=23000
+	SENDONCE_FIGURES=1 SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak --timeout 0 --ignore tests/crash/test_chaos.py
+	SENDONCE_FIGURES=1 $(BIN)/python -m pytest -m soak --timeout 0 tests/crash/test_chaos.py
+	$(BIN)/python -m tests.guarantees.page
 
 clean: ## Remove the environment and the tools' caches
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,11 +1,13 @@
 """PostgreSQL servers for the tests that ask for one, started when first asked for and shared by all."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.budgets import over_budget, seconds_by_suite
 from tests.servers.accounts import FOLDER
 from tests.servers.binaries import binaries_of
 from tests.servers.postgres import Server, default_server, start
@@ -17,12 +19,18 @@ SERVER_FIXTURES = {"postgres_server", "server_of"}
 # The receivers of the tests are on this machine, which is closed to workers otherwise.
 os.environ["SENDONCE_ALLOW_NETWORKS"] = "127.0.0.0/8,::1/128"
 
+# Commands are run in folders of their own, from where a relative path leads elsewhere.
+if "PYTHONPATH" in os.environ:
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
+
 # Shared machines stall now and then; pytest's own limit catches what hangs.
 settings.register_profile("sendonce", deadline=None, print_blob=True)
 settings.load_profile("sendonce")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that runs us in the background has its children ignore interrupts, and so would ours.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # not in the processes that share this run's work
         run = config.stash[RUN] = Run(config.rootpath)
         os.environ[FOLDER] = str(run.folder)
@@ -31,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if run := config.stash.get(RUN, None):
         run.over()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.markexpr == "not soak":
+        told = [report for each in terminalreporter.stats.values() for report in each]
+        for line in over_budget(seconds_by_suite(each for each in told if isinstance(each, pytest.TestReport))):
+            terminalreporter.write_line(line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,32 @@
+"""What a long run has measured: one dated file per run in docs/figures, from which docs/guarantees.md is written."""
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.processes import ROOT
+
+FOLDER = ROOT / "docs/figures"
+WRITE = "SENDONCE_FIGURES"
+
+
+def record(run: str, figures: Mapping[str, int | float | str | None]) -> None:
+    """Keep the figures of this run in place of the last ones, when SENDONCE_FIGURES is set (`make soak` sets it).
+
+    Ordinary test runs leave the files alone: what is published is what a long run has measured.
+    """
+    if os.environ.get(WRITE):
+        write(FOLDER, run, figures)
+
+
+def write(folder: Path, run: str, figures: Mapping[str, int | float | str | None]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    dated = {"run": run, "date": datetime.now(UTC).date().isoformat(), **figures}
+    (folder / f"{run}.json").write_text(json.dumps(dated, indent=2) + "\n", "utf-8")
+
+
+def latest(folder: Path = FOLDER) -> dict[str, dict[str, int | float | str | None]]:
+    """The figures there are, by the name of the run."""
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))}

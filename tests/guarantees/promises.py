@@ -1,0 +1,250 @@
+"""What is promised and what is not: each with its conditions, the tests that hold it, the runs that tried it."""
+
+from typing import NamedTuple
+
+
+class Promise(NamedTuple):
+    """A line of the page. A test is `file::function`, below tests/."""
+
+    words: str
+    conditions: str
+    tests: tuple[str, ...]
+    runs: tuple[str, ...] = ()
+
+
+PROMISED: tuple[Promise, ...] = (
+    Promise(
+        "An event is recorded exactly when the transaction that publishes it commits",
+        "always; SQLite and PostgreSQL, every isolation level, the application killed at any point",
+        (
+            "outbox/test_transactions.py::test_what_is_rolled_back_leaves_nothing",
+            "outbox/test_transactions.py::test_every_isolation_level_will_do",
+            "crash/test_application.py::test_the_event_is_there_exactly_when_the_memo_is",
+            "crash/test_application.py::test_killed_at_random_it_leaves_whole_transactions_only",
+        ),
+    ),
+    Promise(
+        "The same key twice is one event, and different content under a used key is never dropped in silence",
+        "always; also when 50 callers race",
+        (
+            "outbox/test_races.py::test_fifty_publishers_of_one_key_make_one_event",
+            "outbox/test_duplicates.py::test_different_content_is_refused_and_nothing_is_written",
+            "crash/test_network.py::test_an_application_that_was_not_told_of_its_commit_can_publish_again",
+        ),
+    ),
+    Promise(
+        "Nothing is lost: what was committed is delivered, or open, or a dead letter with its reason",
+        "the database keeps what it has committed; workers may be killed, frozen and cut off at any point",
+        (
+            "crash/test_checkpoints.py::test_a_worker_that_dies_here_loses_nothing",
+            "crash/test_killed.py::test_nothing_is_lost_and_only_what_was_in_flight_is_repeated",
+            "crash/test_restarts.py::test_a_restart_under_load_loses_nothing",
+            "model/test_model.py::test_what_must_hold_holds_on_postgres_whatever_happens",
+            "crash/test_network.py::test_between_worker_and_database",
+            "simulation/test_simulation.py::test_nothing_is_lost_and_nothing_doubled_whatever_happens",
+            "simulation/test_planted_faults.py::test_a_planted_fault_is_found_by_the_rule_it_breaks",
+            "crash/test_chaos.py::test_a_short_run",
+        ),
+        ("simulation", "chaos-postgres", "chaos-sqlite", "crashes-postgres", "crashes-sqlite"),
+    ),
+    Promise(
+        "Nothing is doubled at a receiver that deduplicates by the token: every attempt has the same one",
+        "the receiver remembers tokens for as long as deliveries are retried, replayed or restored",
+        (
+            "conformance/test_sending.py::test_R9_D4_every_attempt_has_the_same_bytes_and_the_same_token",
+            "engine/test_attempting.py::test_every_attempt_carries_the_same_token",
+            "simulation/test_simulation.py::test_nothing_is_lost_and_nothing_doubled_whatever_happens",
+            "crash/test_chaos.py::test_a_short_run",
+        ),
+        ("simulation", "chaos-postgres", "chaos-sqlite"),
+    ),
+    Promise(
+        "Nothing is doubled at a receiver that can be asked: it is asked before anything is sent again",
+        "its answers are true, and what was sent can be found there before `doubt_wait` is over",
+        (
+            "conformance/test_crashes.py::test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing",
+            "conformance/test_crashes.py::test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing",
+            "conformance/test_doubt.py::test_R11_R16_an_answer_that_was_lost_is_asked_for_and_nothing_is_sent_again",
+            "simulation/test_simulation.py::test_nothing_is_lost_and_nothing_doubled_whatever_happens",
+            "crash/test_chaos.py::test_a_short_run",
+        ),
+        ("simulation", "chaos-postgres", "chaos-sqlite"),
+    ),
+    Promise(
+        "What may have arrived where nobody can be asked is never sent again without a person",
+        "`if_unsure: hold`, the default of e-mail over SMTP",
+        (
+            "conformance/test_doubt.py::test_R10_where_a_repeat_is_not_wanted_it_is_held_for_a_person",
+            "conformance/test_crashes.py"
+            "::test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again",
+        ),
+        ("simulation", "chaos-postgres", "chaos-sqlite"),
+    ),
+    Promise(
+        "Doubt stays until it is answered: no failure, refusal or restart clears it",
+        "always",
+        (
+            "engine/test_reconciler.py::test_R11_doubt_survives_a_later_failure_and_a_later_refusal",
+            "stores/test_settling.py::test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it",
+        ),
+    ),
+    Promise(
+        "Nothing is marked sent that was not: first it is sent, then it is marked, in one write with its evidence",
+        "always",
+        (
+            "conformance/test_R.py::test_R9_R18_it_is_sent_with_its_token_first_and_then_marked_in_one_write",
+            "conformance/test_doubt.py::test_R18_a_yes_without_an_id_and_without_evidence_never_counts_as_sent",
+        ),
+    ),
+    Promise(
+        "A claim is on the disk before anything is sent",
+        "`fsync` is on; whatever `synchronous_commit` says",
+        (
+            "stores/postgres/test_durability.py::test_a_claim_is_on_the_disk_when_start_returns",
+            "stores/test_claiming.py::test_a_claim_can_be_seen_by_others_when_start_returns",
+        ),
+    ),
+    Promise(
+        "No transaction is open while something is sent or asked about",
+        "always",
+        (
+            "engine/test_no_transaction_while_sending.py"
+            "::test_no_transaction_is_open_while_something_is_sent_or_asked_about",
+        ),
+    ),
+    Promise(
+        "Every result is fenced: one that comes late or twice changes nothing, and is kept as evidence",
+        "always",
+        (
+            "stores/test_late_results.py::test_a_late_worker_cannot_settle_what_another_one_has_claimed",
+            "stores/test_settling.py::test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection",
+            "crash/test_frozen.py::test_late_results_are_kept_and_nothing_is_completed_twice",
+        ),
+    ),
+    Promise(
+        "History is never edited: the database itself refuses changes to events, ended attempts and ended deliveries",
+        "unless the owner of the tables takes the rules away, which `sendonce verify` reports",
+        (
+            "stores/test_rules.py::test_W15_a_finished_delivery_refuses_any_update_of_any_column",
+            "stores/test_rules.py::test_W8_a_finished_attempt_refuses_any_update_of_any_column",
+            "stores/test_rules.py::test_an_event_refuses_any_update_of_any_column",
+            "stores/postgres/test_forbidden.py::test_M10_nobody_but_the_owner_can_take_the_rules_away",
+        ),
+    ),
+    Promise(
+        "Only the orchestrator moves a delivery, and a delivery has one active attempt",
+        "in code always; by rights with the roles of `sendonce grants`; the second by the database itself",
+        (
+            "conformance/test_W.py::test_W6_in_code_only_the_orchestrators_statements_move_a_saga_or_make_a_job",
+            "stores/postgres/test_forbidden.py::test_M10_W6_W17_only_these_roles_have_the_right",
+            "stores/test_rules.py::test_W8_a_second_active_attempt_is_refused",
+        ),
+    ),
+    Promise(
+        "What a stop, a pause, a rate or a breaker holds back is not forgotten, and not sent before it is let go",
+        "claims made after it; what is on its way may end",
+        (
+            "stores/test_races.py::test_pause_and_resume_racing_a_publish_and_a_worker_forget_nothing",
+            "stores/test_races.py::test_stop_and_resume_racing_workers_forget_nothing",
+            "stores/postgres/test_parking.py::test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten",
+        ),
+    ),
+    Promise(
+        "A requeue, replay or cancel of thousands, killed in the middle, goes on, skipping none and doubling none",
+        "always",
+        (
+            "crash/test_bulk.py::test_killed_in_the_middle_it_skips_none_and_doubles_none",
+            "stores/test_races.py::test_W16_two_people_who_requeue_at_once_open_one_generation",
+        ),
+    ),
+    Promise(
+        "One slow or dead receiver does not hold up the others",
+        "receivers on other hosts; within the limits of a worker's slots",
+        ("engine/test_fairness.py::test_a_destination_that_never_answers_does_not_hold_up_the_others",),
+    ),
+    Promise(
+        "A database that is away, restarted, full or locked costs nothing: workers say so, wait, and go on",
+        "PostgreSQL and SQLite; a database that loses what it has committed is not covered",
+        (
+            "crash/test_restarts.py::test_a_restart_under_load_loses_nothing",
+            "crash/test_network.py::test_between_worker_and_database",
+            "crash/test_sqlite_troubles.py::test_the_worker_waits_and_goes_on",
+        ),
+        ("chaos-postgres",),
+    ),
+    Promise(
+        "A worker's clock that is wrong or jumps loses nothing and doubles nothing",
+        "on SQLite, where it is the database's clock, `doubt_wait` must not be shorter than `timeout`, as by default",
+        (
+            "crash/test_clocks.py::test_two_workers_whose_clocks_differ_by_an_hour_double_nothing",
+            "crash/test_clocks.py::test_a_clock_that_jumps_while_it_sends_doubles_nothing",
+        ),
+        ("simulation",),
+    ),
+    Promise(
+        "A filled database is migrated under running programs of the version before, losing and doubling nothing",
+        "from one schema to the next; `sendonce migrate` once more when the last old program has stopped",
+        (
+            "upgrade/test_upgrade.py::test_a_filled_database_is_migrated_under_running_programs",
+            "upgrade/test_upgrade.py::test_an_upgraded_database_is_like_a_new_one",
+            "upgrade/test_releases.py::test_every_migration_has_the_program_before_it",
+        ),
+    ),
+    Promise(
+        "`sendonce verify` finds what cannot be, on a live database, without a false alarm and without a write",
+        "what docs/verify.md lists",
+        (
+            "verify/test_checks.py::test_what_is_planted_is_found_by_this_check_and_no_other",
+            "verify/test_live.py::test_nothing_is_found_while_everybody_is_at_work_and_what_is_planted_is",
+            "verify/test_reading.py::test_its_transactions_cannot_write",
+        ),
+    ),
+    Promise(
+        "No destination, however it is spelled and whatever its name server says, is dialled at an address inside",
+        "networks that `SENDONCE_ALLOW_NETWORKS` does not open; SMTP and Apprise are dialled as configured",
+        (
+            "attack/test_addresses.py::test_no_spelling_of_an_address_inside_is_dialled",
+            "attack/test_rebinding.py::test_a_name_that_turns_inside_is_refused_from_then_on",
+        ),
+        ("fuzz",),
+    ),
+    Promise(
+        "Secrets and payloads are in no log, error, process list or page",
+        "",
+        (
+            "attack/test_secrets.py::test_a_worker_in_every_trouble_tells_no_secret",
+            "attack/test_secrets.py::test_no_option_wants_a_secret_as_a_word",
+        ),
+    ),
+)
+NOT_PROMISED: tuple[Promise, ...] = (
+    Promise(
+        "Once in effect at a receiver that neither deduplicates nor can be asked. What was on its way at a crash or a"
+        " time-out is sent again with the same token",
+        "`if_unsure: resend`; with `hold` a person decides",
+        ("crash/test_killed.py::test_nothing_is_lost_and_only_what_was_in_flight_is_repeated",),
+    ),
+    Promise(
+        "That an answer is true. A receiver that says it has nothing, and has it, gets it a second time",
+        "receivers that can only be asked",
+        ("engine/test_attempting.py::test_not_found_clears_the_doubt_and_sends",),
+    ),
+    Promise(
+        "That nothing arrives after the receiver has truly said that it is not there. A sender that stood still between"
+        " its last look at its lease and the wire, or a network that delivers after `doubt_wait`, can double a message",
+        "receivers that can only be asked; those that deduplicate are safe",
+        ("crash/test_report.py::test_only_an_attempt_that_was_overtaken_is_excused",),
+        ("simulation", "chaos-postgres"),
+    ),
+    Promise(
+        "What a database has lost that was committed, as after a restore from a backup. `sendonce doubt --open` puts"
+        " what is open in doubt, so that it is asked about before it is sent",
+        "",
+        ("conformance/test_crashes.py::test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_again",),
+    ),
+    Promise(
+        "Order between deliveries",
+        "",
+        ("stores/test_claiming.py::test_the_oldest_are_claimed_first_and_no_more_than_asked_for",),
+    ),
+)

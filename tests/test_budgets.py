@@ -1,0 +1,28 @@
+"""Every suite has a budget, and together they leave `make test` within its 12 minutes."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tests.budgets import BUDGETS, over_budget, seconds_by_suite
+from tests.processes import ROOT
+
+RUN_SECONDS = 12 * 60
+WORKERS = 2
+# Run by hand, or what others stand on.
+WITHOUT = {"benchmarks"}
+
+
+def test_every_suite_has_a_budget_and_together_they_fit_into_a_run() -> None:
+    suites = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
+
+    assert suites - WITHOUT == set(BUDGETS)
+    assert sum(BUDGETS.values()) <= RUN_SECONDS * WORKERS
+
+
+def test_a_suite_that_takes_too_long_is_named() -> None:
+    def report(nodeid: str, duration: float) -> Any:
+        return SimpleNamespace(nodeid=nodeid, duration=duration)
+
+    told = [report("tests/docs/test_a.py::test_b", 3.0), report("tests/docs/test_a.py::test_b", 4.0)]
+
+    assert over_budget(seconds_by_suite(told)) == ["tests/docs took 7 s of one worker; its budget is 5 s"]
