@@ -97,3 +97,20 @@ def test_a_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_pat
     assert here.count("Traceback") == 0
     if isinstance(scene.database, PostgresDatabase):
         assert report.in_doubt == 0, "there the server's clock is everybody's"
+
+
+def test_a_send_whose_lease_ends_early_is_asked_about_when_it_must_be_over(scene: Scene) -> None:
+    """As when a clock jumps ahead: however short `doubt_wait` is, nobody asks, and is told no, in the middle of it."""
+    hasty: dict[str, Any] = {"timeout": "4s", "doubt_wait": "50ms"}
+    for below in (scene.asked, scene.recognised):
+        scene.provider.control(slow="2s", path=below)
+
+    with scene.worker("--lease", "30s", **hasty):
+        until(lambda: sum(row["status"] == "InProgress" for row in scene.deliveries()) >= EACH, "sends on their way")
+        begun = time.monotonic()
+        scene.end_leases()
+        with scene.worker(**hasty):
+            scene.until_closed()
+
+    report = settle(scene, "leases that end in the middle of their sends", begun)
+    assert report.in_doubt >= EACH
