@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.checking import count_outcomes, examine
+from tests.crash.checking import count_outcomes, examine, verify
 from tests.crash.monkey import Monkey, machine_monkey, receiver_monkey
 from tests.crash.report import Report
 from tests.crash.stage import DOWN, Stage
@@ -88,6 +88,7 @@ def run(plan: Plan, folder: Path) -> Report:
         report.recovery_seconds = time.monotonic() - ended
         ledger = stage.recorder.ledger(folder)
         examine(stage.database, folder, ledger, report)
+        verify(stage.database, report)
         report.in_doubt = count_outcomes(stage.database)["Unknown"]
         faults = sum((monkey.done for monkey in monkeys), start=Counter[str]())
         totals = stage.recorder.totals()

@@ -1,13 +1,20 @@
 """The last account of a long run: the publishers' journals, the database and the receiver's ledger must agree."""
 
+import json
+import os
+import subprocess
+import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.crash.accounts import url_of
 from tests.crash.ledger import FOUND, NOT_FOUND, Ledger
 from tests.crash.publishing import ACKNOWLEDGED, ASKED, PUBLISHERS, ROLLED_BACK, entries, journal, kind_of, number_of
 from tests.crash.report import Report
+from tests.processes import ROOT
 from tests.stores.databases import Database, PostgresDatabase
 
 _BITS = {ASKED: 1, ACKNOWLEDGED: 2, ROLLED_BACK: 4}
@@ -16,6 +23,7 @@ _DELIVERIES = (
     " join sendonce_deliveries d on d.event_id = e.id left join sendonce_dead_letters l on l.delivery_id = d.id"
 )
 _CHUNK = 500
+_VERIFY_SECONDS = 1800
 
 
 class Repeat(NamedTuple):
@@ -161,3 +169,21 @@ def count_outcomes(database: Database) -> Counter[str]:
     return Counter(
         dict(database.execute("select coalesce(outcome, status), count(*) from sendonce_attempts group by 1"))
     )
+
+
+def verify(database: Database, report: Report) -> None:
+    """What `sendonce verify` finds is strange. Workers may be at work meanwhile."""
+    begun = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, "-m", "sendonce", "verify", "--json"],
+        cwd=ROOT, env={**os.environ, "SENDONCE_DATABASE": url_of(database)}, capture_output=True, text=True,
+        timeout=_VERIFY_SECONDS,
+    )  # fmt: skip
+    assert ran.returncode in (0, 1), ran.stderr
+    said = json.loads(ran.stdout)
+    report.strange.update({f"verify: {each['check']}": each["amount"] for each in said["findings"]})
+    report.more |= {
+        "verified_rows": sum(said["looked"].values()),
+        "verify_seconds": round(time.monotonic() - begun, 1),
+        "verify_longest_step_seconds": said["longest_step_seconds"],
+    }
