@@ -11,7 +11,7 @@ from tests.processes import ROOT
 
 PAGE = ROOT / "docs/guarantees.md"
 Figures = Mapping[str, int | float | str | None]
-TRIED = ("seeds", "events", "deliveries", "requests", "minutes")
+TRIED = ("seeds", "events", "deliveries", "requests", "verified_rows", "minutes")
 FAULTS = (
     "crashes", "worker_kills", "publisher_kills", "freezes", "database_faults", "server_stops", "connections_cut",
     "receiver_faults", "clock_jumps",
@@ -41,8 +41,8 @@ def page() -> str:
 
 def _runs(figures: Mapping[str, Figures]) -> str:
     lines = [
-        "| run | date | tried | crashes and faults | lost | doubled | repeated | held | longest recovery, s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| run | date | commit | tried | crashes and faults | lost | doubled | repeated | held | longest recovery, s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join(
         [*lines, *(_run(name, each) for name, each in figures.items() if "lost" in each), "", *_notes(figures)]
@@ -58,6 +58,7 @@ def _run(name: str, run: Figures) -> str:
     cells = [
         name,
         run["date"],
+        run.get("commit"),
         _tried(run),
         _listed(run, FAULTS),
         run["lost"],
