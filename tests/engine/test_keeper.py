@@ -1,7 +1,6 @@
 """The lease keeper: what it does when, and what it does when the database is away."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, cast
@@ -12,7 +11,7 @@ from sendonce.domain.attempts import Report, Result
 from sendonce.domain.decide import complete
 from sendonce.domain.outcomes import Unknown
 from sendonce.engine.keeper import Keeper
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
 from sendonce.stores.ports import LeaseStore, Store
@@ -82,7 +81,7 @@ def keeper_of(
 def a_book(*ids: int) -> LeaseBook:
     book = LeaseBook()
     for id in ids:
-        book.enter(id, time.monotonic() + 1, 1)
+        book.enter(id, lease_time() + 1, 1)
     return book
 
 

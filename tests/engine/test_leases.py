@@ -1,14 +1,17 @@
 """The book of leases, shared by two threads."""
 
+import sys
 import threading
 import time
 
-from sendonce.engine.leases import LeaseBook
+import pytest
+
+from sendonce.engine.leases import HeldLease, LeaseBook, lease_time
 
 
 def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
     book = LeaseBook()
-    book.enter(7, time.monotonic() + 10, 3)
+    book.enter(7, lease_time() + 10, 3)
 
     book.settled([7, 7])
     assert book.take_done() == []
@@ -21,7 +24,7 @@ def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
 
 def test_what_could_not_be_released_is_given_out_again() -> None:
     book = LeaseBook()
-    book.enter(7, time.monotonic() + 10, 1)
+    book.enter(7, lease_time() + 10, 1)
     book.settled([7])
 
     book.give_back_done(book.take_done())
@@ -31,9 +34,9 @@ def test_what_could_not_be_released_is_given_out_again() -> None:
 
 def test_a_renewed_lease_is_good_for_longer() -> None:
     book = LeaseBook()
-    lease = book.enter(7, time.monotonic() + 1, 1)
+    lease = book.enter(7, lease_time() + 1, 1)
 
-    lost = book.renewed([7], {7}, time.monotonic() + 100)
+    lost = book.renewed([7], {7}, lease_time() + 100)
 
     assert lost == 0
     assert lease.seconds_left() > 90
@@ -41,9 +44,9 @@ def test_a_renewed_lease_is_good_for_longer() -> None:
 
 def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
     book = LeaseBook()
-    lease = book.enter(7, time.monotonic() + 10, 1)
+    lease = book.enter(7, lease_time() + 10, 1)
 
-    lost = book.renewed([7], set(), time.monotonic() + 100)
+    lost = book.renewed([7], set(), lease_time() + 100)
 
     assert lost == 1
     assert lease.seconds_left() < 0
@@ -54,16 +57,16 @@ def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> Non
 
 def test_a_lease_that_ended_during_a_renewal_is_not_lost() -> None:
     book = LeaseBook()
-    book.enter(7, time.monotonic() + 10, 1)
+    book.enter(7, lease_time() + 10, 1)
     asked = book.held()
     book.settled([7])
 
-    assert book.renewed(asked, set(), time.monotonic() + 100) == 0
+    assert book.renewed(asked, set(), lease_time() + 100) == 0
 
 
 def test_progress_is_told_once() -> None:
     book = LeaseBook()
-    book.enter(7, time.monotonic() + 10, 2)
+    book.enter(7, lease_time() + 10, 2)
     book.settled([7])
 
     assert book.take_progress()
@@ -77,16 +80,28 @@ def test_two_threads_lose_nothing() -> None:
 
     def keep() -> None:
         while not over.is_set() or book.held():
-            book.renewed(book.held(), set(book.held()), time.monotonic() + 10)
+            book.renewed(book.held(), set(book.held()), lease_time() + 10)
             done.extend(book.take_done())
         done.extend(book.take_done())
 
     keeping = threading.Thread(target=keep)
     keeping.start()
     for id in range(2000):
-        book.enter(id, time.monotonic() + 10, 2)
+        book.enter(id, lease_time() + 10, 2)
         book.settled([id, id])
     over.set()
     keeping.join(timeout=20)
 
     assert sorted(done) == list(range(2000))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long it was suspended")
+def test_a_lease_is_over_when_the_machine_was_suspended_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease, before = HeldLease(1, lease_time() + 30, 1), time.clock_gettime
+
+    def resumed(clock: int) -> float:
+        return before(clock) + (60 if clock == time.CLOCK_BOOTTIME else 0)
+
+    assert lease.seconds_left() > 0
+    monkeypatch.setattr(time, "clock_gettime", resumed)
+    assert lease.seconds_left() < 0

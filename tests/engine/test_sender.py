@@ -16,7 +16,7 @@ from sendonce.domain.policies import Policy
 from sendonce.engine import sender as sender_module
 from sendonce.engine.attempting import Attempting
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.leases import HeldLease
+from sendonce.engine.leases import HeldLease, lease_time
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
 from tests.domain.values import a_claim
@@ -43,7 +43,7 @@ class Sending:
         self._numbers += amount
         ids = range(first, self._numbers + 1)
         claims = tuple(a_claim(delivery_id=id, destination="test:a", address="test:a") for id in ids)
-        lease = HeldLease(first, time.monotonic() + lease_seconds, amount)
+        lease = HeldLease(first, lease_time() + lease_seconds, amount)
         self.sender.take(lease, claims)
         return lease
 
@@ -187,7 +187,7 @@ async def test_a_lost_lease_is_not_used() -> None:
 
     channel = Told(wait)
     async with sending(channel, concurrency=2) as made:
-        lease = HeldLease(1, time.monotonic() + 30, 1)
+        lease = HeldLease(1, lease_time() + 30, 1)
         lease.good_until = 0.0
         made.sender.take(lease, (a_claim(delivery_id=1, destination="test:a", address="test:a"),))
         [outcome] = await made.reported(1)

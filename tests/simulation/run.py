@@ -47,6 +47,7 @@ def _virtual_time(scene: Scene) -> Iterator[None]:
     try:
         with (
             patch.object(time, "monotonic", scene.loop.time),
+            patch.object(time, "clock_gettime", lambda _: scene.loop.time()),
             patch.object(time, "time_ns", lambda: scene.database.now() * 1000),
             patch.object(reconciler, "LEASE", timedelta(seconds=4)),
         ):

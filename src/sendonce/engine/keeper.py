@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit, Expired, LeasesLost
@@ -81,7 +81,7 @@ class Keeper:
         if not asked:
             return
         checkpoint("keeper.before_renew")
-        begun = time.monotonic()
+        begun = lease_time()
         try:
             granted = await self._store.renew(asked, self._hold)
         except StoreBusy:

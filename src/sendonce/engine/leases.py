@@ -1,11 +1,19 @@
 """The leases a worker holds, shared between its sender and its lease keeper, which run in two threads."""
 
+import sys
 import threading
 import time
 
 
+def lease_time() -> float:
+    """Seconds by a clock of this machine that never goes back, and goes on while it is suspended, as the database's."""
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 class HeldLease:
-    """One claim's lease by this machine's monotonic clock: what a sender looks at before it writes to the wire."""
+    """One claim's lease by `lease_time`: what a sender looks at before it writes to the wire."""
 
     __slots__ = ("good_until", "id", "open_attempts")
 
@@ -15,7 +23,7 @@ class HeldLease:
         self.open_attempts = open_attempts
 
     def seconds_left(self) -> float:
-        return self.good_until - time.monotonic()
+        return self.good_until - lease_time()
 
 
 class LeaseBook:

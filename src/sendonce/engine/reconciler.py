@@ -1,7 +1,6 @@
 """The reconciler: asks now about everything that may have been sent, and settles what it is told. It never sends."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Keyring, Known, ask
+from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.stores.ports import LeaseStore
@@ -98,7 +98,7 @@ class Reconciler:
         counts: Counter[Answer] = Counter()
         after = 0
         while True:
-            good_until = time.monotonic() + LEASE.total_seconds() - MARGIN_SECONDS
+            good_until = lease_time() + LEASE.total_seconds() - MARGIN_SECONDS
             started = await self._orchestrator.start_doubtful(self._worker_id, self._concurrency, LEASE, after=after)
             if started.lease is None:
                 return Reconciled(asked=counts.total(), answers=dict(counts))
@@ -135,7 +135,7 @@ class Reconciler:
         policy = self._policies.of(claim)
         try:
             # Whatever the channel makes of the time it is given.
-            async with asyncio.timeout(min(policy.timeout.total_seconds() + 1, good_until - time.monotonic())):
+            async with asyncio.timeout(min(policy.timeout.total_seconds() + 1, good_until - lease_time())):
                 known = await self._known(claim, policy, good_until)
                 if known.cleared:
                     known = await self._too_early(claim, policy) or known._replace(answer=known.answer or NOT_FOUND)
@@ -161,7 +161,7 @@ class Reconciler:
             self._channels.find_asking(claim.address),
             message,
             policy,
-            lambda each: min(each.timeout.total_seconds(), good_until - time.monotonic()),
+            lambda each: min(each.timeout.total_seconds(), good_until - lease_time()),
         )
 
     async def _credentials(self, claim: Claim) -> Credentials | Deferred:

@@ -12,7 +12,7 @@ from sendonce.engine.attempting import Attempting, Keyring
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.fairness import Fairness
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.patience import Patience
 from sendonce.engine.policies import Policies
@@ -151,7 +151,7 @@ class Worker:
         out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn))
         if out >= wanted:
             return out
-        begun = time.monotonic()
+        begun = lease_time()
         limits = self._fairness.limits()
         started = await self._orchestrator.start(self._worker_id, wanted - out, self._config.lease, limits)
         out += self._take(started, begun)
@@ -167,7 +167,7 @@ class Worker:
         quotas = await self._waiting.quotas(wanted)
         if not quotas:
             return 0
-        begun = time.monotonic()
+        begun = lease_time()
         limits = self._fairness.limits()
         started = await self._orchestrator.start_waiting(self._worker_id, quotas, self._config.lease, limits)
         out = self._take(started, begun)
