@@ -56,7 +56,9 @@ def settle(scene: Scene, title: str, begun: float) -> Report:
 
 def test_the_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> None:
     clock = MovedClock(tmp_path / "clock", HOUR)
-    say = "import sys, time; from sendonce.engine.leases import lease_time as t; print(time.time(), t(), file=sys.stderr)"
+    say = (
+        "import sys, time; from sendonce.engine.leases import lease_time as t; print(time.time(), t(), file=sys.stderr)"
+    )
 
     with Process("-c", say, environment=clock.environment) as process:
         assert process.ended() == 0
