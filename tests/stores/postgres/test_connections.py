@@ -15,7 +15,7 @@ from sendonce.errors import ConfigError, NotAllowed, SendonceError, StoreBusy, S
 from sendonce.stores.postgres import lanes, migrator
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.records import Filter
-from tests.given import HOLD, WORKER, given_dead_letter, given_due_deliveries, given_lease, settle_with
+from tests.given import HOLD, WORKER, given_due_deliveries, given_lease, settle_with
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 
@@ -130,23 +130,18 @@ async def test_a_deadlock_is_busy(database: PostgresDatabase, store: PostgresSto
 
 
 @pytest.mark.parametrize("level", ["repeatable%5C%20read", "serializable"])
-async def test_a_conflict_between_transactions_is_busy(
-    database: PostgresDatabase, store: PostgresStore, level: str
-) -> None:
-    delivery_id = await given_dead_letter(database, store)
+async def test_a_conflict_between_transactions_is_busy(database: PostgresDatabase, level: str) -> None:
     strict = await PostgresStore.connect(with_setting(database, f"default_transaction_isolation%3D{level}"))
-    letter = await strict.dead_letter_of(delivery_id)
-    assert letter is not None
+    worker_id = await strict.register("w", "1", 1)
     with psycopg.connect(database.url) as other:
-        other.execute("set local session_replication_role = replica")
-        other.execute("update sendonce_dead_letters set closed_by = 'somebody'")
-        discarding = asyncio.create_task(strict.discard([letter.id], operator="ada", reason="old"))
+        other.execute("update sendonce_workers set seen_at = now()")
+        beating = asyncio.create_task(strict.beat(worker_id, progressed=True))
         await is_waiting(database)
         other.commit()
 
     with pytest.raises(StoreBusy, match="SerializationFailure, 40001"):
-        await discarding
-    assert (await strict.discard([letter.id], operator="ada", reason="old")).ids == (letter.id,)
+        await beating
+    await strict.beat(worker_id, progressed=True)
     await strict.close()
 
 

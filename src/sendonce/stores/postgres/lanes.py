@@ -80,13 +80,16 @@ async def translated() -> AsyncIterator[None]:
 async def connect(url: str) -> Connection:
     """Open a connection that commits by itself and leaves nothing behind in the session."""
     parameters = {name: value for name, value in _NETWORK.items() if name not in url}
-    return await psycopg.AsyncConnection.connect(
+    connection = await psycopg.AsyncConnection.connect(
         url,
         autocommit=True,
         prepare_threshold=None,
         application_name="sendonce",
         **parameters,  # type: ignore[arg-type]
     )
+    # Said with every BEGIN, whatever the database's default is: who has waited for a lock must see what came before it.
+    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+    return connection
 
 
 async def is_direct(connection: Connection) -> bool:
