@@ -108,13 +108,14 @@ async def test_a_replay_by_filter_keeps_its_content_from_retention(
     assert claim.payload is not None
 
 
+@pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
 @pytest.mark.parametrize("place", ["close_dead_letters_of", "open_generations"])
-async def test_a_requeue_by_filter_and_a_discard_have_one_winner(
-    database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch, place: str
+async def test_a_requeue_or_replay_by_filter_and_a_discard_have_one_winner(
+    database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     other = await database.open()
     letter_id = await given_letter(database, store)
-    operation = await begun(store, REQUEUE)
+    operation = await begun(store, kind)
     halt = Halt(monkeypatch, bulk, place)
 
     await meanwhile(database, step(store, operation), halt, discard(other, letter_id))

@@ -99,11 +99,11 @@ async def _open(connection: Connection, operation: OperationRow, ids: Sequence[i
     await fetch(connection, "lock_deliveries", {"delivery_ids": list(ids)})
     gone = {row[0] for row in await fetch(connection, "without_content", {"delivery_ids": list(ids)})}
     rows = await fetch(connection, "still_open", {"delivery_ids": list(ids), "kind": operation.kind})
-    held = [row[0] for row in rows if row[0] not in gone]
-    closing = {"delivery_ids": held, "operator": operation.operator}
+    held = {delivery_id: is_letter for delivery_id, is_letter in rows if delivery_id not in gone}
+    closing = {"delivery_ids": list(held), "operator": operation.operator}
     closed = {row[0] for row in await fetch(connection, "close_dead_letters_of", closing)}
     # Of one that somebody else has closed since, nothing is sent.
-    opened = [each for each in held if operation.kind != REQUEUE or each in closed]
+    opened = [each for each, is_letter in held.items() if not is_letter or each in closed]
     await fetch(connection, "open_generations", {"delivery_ids": opened, "kind": operation.kind})
     return len(opened)
 

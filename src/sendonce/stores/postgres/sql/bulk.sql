@@ -97,8 +97,9 @@ select coalesce((select min(id) from sendonce_dead_letters), 1) - 1, coalesce((s
 select coalesce((select min(id) from sendonce_deliveries), 1) - 1, coalesce((select max(id) from sendonce_deliveries), 0);
 
 -- name: still_open
--- Asked when their rows are held: which of these can still be opened again. A requeue is for open dead letters only.
-select d.id
+-- Asked when their rows are held: which of these can still be opened again, and whether each is an open dead letter, which
+-- somebody may be closing now. A requeue is for those only.
+select d.id, d.status = 'DeadLettered'
   from unnest(:delivery_ids::bigint[]) as w(id)
  cross join lateral (select t.* from sendonce_deliveries t where t.id = w.id offset 0) d
   left join lateral (select t.closed_at, t.closed_as from sendonce_dead_letters t where t.delivery_id = d.id offset 0) z
