@@ -125,6 +125,50 @@ async def test_R11_without_an_answer_it_stays_in_doubt_and_spends_no_attempt(
     assert "secret" not in str(database.rows("attempts"))
 
 
+@pytest.mark.parametrize(
+    "answer", [NoAnswer("http_503", again_in=timedelta(0)), NoAnswer("down"), RuntimeError(), never]
+)
+async def test_R16_who_does_not_answer_now_is_not_asked_again_before_doubt_wait_is_over(
+    database: Database, store: Store, answer: object
+) -> None:
+    [delivery_id] = await given_in_doubt(database, store)
+    channel = rig.Asked(Delivered("n-2"), answers=[answer, NotFound()])
+    slow = replace(LATER, doubt_wait=3 * HOUR, timeout=timedelta(milliseconds=100))
+
+    await reconcile(store, serving(channel), slow)
+
+    row = await row_of(store, delivery_id)
+    assert row.next_attempt_at is not None
+    assert row.next_attempt_at - database.now() > 2 * HOUR, "what was sent may be found there only then"
+
+
+async def test_R16_who_cannot_be_asked_is_not_sent_it_again_before_doubt_wait_is_over(
+    database: Database, store: Store
+) -> None:
+    [delivery_id] = await given_in_doubt(database, store)
+
+    await reconcile(store, serving(rig.Told(Delivered())), LATER)
+
+    row = await row_of(store, delivery_id)
+    assert row.next_attempt_at is not None
+    assert row.next_attempt_at - database.now() > HOUR / 2
+
+
+async def test_R16_interrupted_it_makes_nothing_due_before_doubt_wait_is_over(database: Database, store: Store) -> None:
+    [delivery_id] = await given_in_doubt(database, store)
+    channel = rig.Asked(Delivered("n-2"), answers=[never])
+    running = asyncio.create_task(reconciler(store, serving(channel), LATER).run(lambda asked: None))
+    await until_async(lambda: len(channel.asked) == 1, "a question")
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    row = await row_of(store, delivery_id)
+    assert (row.status, row.in_doubt) == (DeliveryState.PENDING_RETRY, True)
+    assert row.next_attempt_at is not None
+    assert row.next_attempt_at - database.now() > HOUR / 2
+
+
 async def test_R11_where_nobody_can_be_asked_the_policy_decides(database: Database, store: Store) -> None:
     [held] = await given_in_doubt(database, store, to="hold:a")
     [resent] = await given_in_doubt(database, store, to="resend:a")

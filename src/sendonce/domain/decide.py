@@ -62,7 +62,10 @@ def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: floa
             if _is_held(delivery, policy):
                 return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
             pause = next_delay(policy, delivery.deferred_count + 1, spread) if again_in is None else again_in
-            pause = min(max(pause, timedelta(0)), max(policy.retry_after_cap, policy.longest_delay))
+            longest = max(policy.retry_after_cap, policy.longest_delay)
+            if delivery.in_doubt:
+                longest = max(longest, doubt_wait(policy, LEASE_EXPIRED.code, was_in_doubt=True))
+            pause = min(max(pause, timedelta(0)), longest)
             return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True))
         case _:
             assert_never(outcome)

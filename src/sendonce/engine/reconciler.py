@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -17,7 +17,7 @@ from sendonce.domain.decide import Decision, doubt_wait
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
-from sendonce.domain.policies import Policy
+from sendonce.domain.policies import Policy, next_delay, spread_of
 from sendonce.engine.attempting import Keyring, Known, ask
 from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
@@ -126,7 +126,7 @@ class Reconciler:
             each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, HANDED_BACK)
             for claim, each in zip(lease.claims, asking, strict=True)
         ]
-        results = self._orchestrator.decide(reports)
+        results = self._orchestrator.decide([await self._not_before(report) for report in reports])
         verdicts = await self._orchestrator.settle(results)
         await self._store.release([lease.id])
         return [_asked(result, verdict) for result, verdict in zip(results, verdicts, strict=True)]
@@ -171,16 +171,34 @@ class Reconciler:
 
     async def _too_early(self, claim: Claim, policy: Policy) -> Known | None:
         """Not found, said before `doubt_wait` has passed, may mean not found yet: then it is asked again later."""
+        left = await self._left(claim, policy)
+        if left > timedelta(0):
+            return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
+        return None
+
+    async def _not_before(self, report: Report) -> Report:
+        """What is still in doubt comes no earlier than without us: a worker takes *not found* for true."""
+        claim, outcome = report.claim, report.outcome
+        if not isinstance(outcome, Deferred) or report.cleared:
+            return report
+        policy = self._policies.of(claim)
+        left = await self._left(claim, policy)
+        if left <= timedelta(0):
+            return report
+        pause = outcome.again_in
+        if pause is None:
+            pause = next_delay(policy, claim.deferred_count + 1, spread_of(claim.delivery_id, claim.attempt))
+        return report._replace(outcome=replace(outcome, again_in=max(pause, left)))
+
+    async def _left(self, claim: Claim, policy: Policy) -> timedelta:
+        """How long it is to be left alone after what nobody knows the end of, from when we have claimed it."""
         *before, ours = await self._store.attempts_of(claim.delivery_id)
         waits = [
             each.finished_at + doubt_wait(policy, each.error_code, was_in_doubt=True) - ours.created_at
             for each in before
             if each.outcome in ("Unknown", "Accepted") and each.finished_at
         ]
-        left = max(waits, default=timedelta(0))
-        if left > timedelta(0):
-            return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
-        return None
+        return max(waits, default=timedelta(0))
 
 
 def _asked(result: Result, verdict: Verdict) -> Asked:
