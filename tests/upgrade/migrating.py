@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sendonce import checkpoints
 from sendonce.cli import main
-from tests.crash import killing
+from tests.crash import killing  # noqa: F401 - dies where its environment says
 from tests.processes import until
 
 HALT, GATE = "SENDONCE_TEST_HALT", "SENDONCE_TEST_GATE"
