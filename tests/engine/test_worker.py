@@ -163,6 +163,22 @@ class TestDoubt:
         assert sqlite.rows("dead_letters")[0]["reason"] == "in_doubt"
         assert len(channel.sent) == 1
 
+    @pytest.mark.parametrize("who", ["the publish call", "the channel"])
+    async def test_what_a_person_sends_again_is_held_again_when_that_may_have_arrived_too(
+        self, database: Database, store: Store, who: str
+    ) -> None:
+        channel = Told(Unknown("reset"), Failed("refused"), Unknown("reset"), Delivered("never"))
+        channels = serving(channel, **({"if_unsure": "hold"} if who == "the channel" else {}))
+        first = given_due_delivery(database, to="test:a", if_unsure="hold" if who == "the publish call" else None)
+        async with working(store, channels):
+            await until_async(lambda: database.rows("dead_letters"), "a dead letter")
+
+            await store.open_generations([first], kind="requeue", operator="ada", reason="it did not arrive")
+            await until_async(lambda: len(database.rows("dead_letters")) > 1, "another dead letter")
+
+        assert [letter["reason"] for letter in database.rows("dead_letters")] == ["in_doubt", "in_doubt"]
+        assert len(channel.sent) == 3, "one that surely failed is tried again; one that may have arrived is not"
+
     async def test_the_publish_call_can_ask_for_a_resend(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
         given_due_delivery(sqlite, to="test:a", if_unsure="resend")
         channel = Told(Unknown("reset"), Delivered())

@@ -72,10 +72,11 @@ class History:
         return scheme_of(self.deliveries[delivery_id]["address"]) in CAN_BE_ASKED
 
     def holds(self, delivery_id: int) -> bool:
-        """Whether a person is to decide when it may have been sent and nobody can be asked."""
+        """Whether a person is to decide when it may have been sent and nobody can be asked, as it was published."""
         row = self.deliveries[delivery_id]
-        if row["if_unsure"]:
-            return bool(row["if_unsure"] == "hold")
+        chosen = self.deliveries[self.chains[row["event_id"], row["destination_hash"]][0]]["if_unsure"]
+        if chosen:
+            return bool(chosen == "hold")
         return scheme_of(row["address"]) == HOLD or "hold" in (row["policy"] or "")
 
     def asked(self, delivery_ids: list[int], after: int, before: int) -> Iterator[Asking]:

@@ -103,13 +103,18 @@ def nothing_is_doubled(history: History) -> Iterator[str]:
 
 
 def hold_means_hold(history: History) -> Iterator[str]:
-    """Where nobody can be asked and doubt is for a person, nothing in doubt is sent again."""
+    """Where nobody can be asked and doubt is for a person, nothing in doubt is sent again.
+
+    Whoever opens a generation has decided about what was sent before it, and about nothing that is sent by it.
+    """
     for send in history.sends:
         if history.can_be_asked(send.delivery_id) or not history.holds(send.delivery_id):
             continue
         claimed = history.claims.get((send.delivery_id, send.attempt))
         before = [history.attempts.get((send.delivery_id, each), {}) for each in range(1, send.attempt)]
-        if (claimed and claimed[1]["doubt"]) or any(each.get("outcome") in DOUBTFUL for each in before):
+        is_decided = history.deliveries[send.delivery_id]["generation"] > 0
+        is_doubtful = claimed is not None and claimed[1]["doubt"] and not is_decided
+        if is_doubtful or any(each.get("outcome") in DOUBTFUL for each in before):
             yield f"delivery {send.delivery_id} was to be held, and was sent again (attempt {send.attempt})"
 
 

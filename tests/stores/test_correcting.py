@@ -6,7 +6,7 @@ import pytest
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.emails import Email
-from sendonce.domain.outcomes import Delivered, Outcome, Refused
+from sendonce.domain.outcomes import Delivered, Outcome, Refused, Unknown
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.outbox.outbox import Outbox
@@ -52,6 +52,27 @@ async def test_M9_other_content_goes_as_the_next_generation_with_a_token_of_its_
     [claim] = (await given_lease(store)).claims
     assert (claim.delivery_id, claim.content, claim.key) == (new_id, '{"text":"new"}', f"memo-{TYPO}")
     assert await token_of(store, new_id) != await token_of(store, old_id)
+
+
+@pytest.mark.parametrize("destination", [None, RIGHT])
+async def test_M9_a_correction_of_what_was_sent_again_on_purpose_is_in_doubt_as_it_was_published(
+    database: Database, store: Store, destination: str | None
+) -> None:
+    first = given_due_delivery(database, to=TYPO, if_unsure="hold")
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    [second] = (await store.open_generations([first], kind="requeue", operator="ada", reason="again")).ids
+    await settle_with(store, await given_lease(store), Refused("550"))
+
+    content = None if destination else '{"text":"new"}'
+    [third] = (
+        await store.correct(
+            second, content=content, destination=destination, operator="ada", reason="typo", even_if_sent=True
+        )
+    ).ids
+
+    row = await store.delivery(third)
+    assert row is not None
+    assert row.if_unsure == "hold"
 
 
 async def test_M9_another_destination_gets_the_same_content_under_the_same_key(

@@ -17,8 +17,8 @@ select d.id, d.status, n.id, n.generation
 -- name: open_generations
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
 -- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
--- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that;
--- but a repair is only for those who can be asked.
+-- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that,
+-- until what it sends may have arrived too; but a repair is only for those who can be asked.
 insert into sendonce_deliveries
   (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
    notification_id)

@@ -172,7 +172,7 @@ j as (
          finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m, notification_id = x.n, response = x.r
     from x
    where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
-  returning x.d, x.a, x.l, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p, x.t
+  returning x.d, x.a, x.l, x.o, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p, x.t
 ),
 d as (
   update sendonce_deliveries t
@@ -180,6 +180,12 @@ d as (
          attempt_count = t.attempt_count + 1,
          deferred_count = t.deferred_count + coalesce(x.p, 0),
          in_doubt = coalesce(x.q, t.in_doubt and x.s <> 'Completed'),
+         -- Whoever opened this generation had what was sent before sent again: that is not said of what is sent by it.
+         if_unsure = case when t.generation > 0 and x.o in ('Unknown', 'Accepted')
+                          then (select f.if_unsure from sendonce_deliveries f
+                                 where f.event_id = t.event_id and f.destination_hash = t.destination_hash
+                                   and f.generation = 0)
+                          else t.if_unsure end,
          next_attempt_at = now() + x.w * interval '1 second',
          final_error_code = coalesce(x.c, t.final_error_code),
          notification_id = coalesce(x.n, t.notification_id),

@@ -37,15 +37,18 @@ select d.event_id, d.corrections + 1, coalesce(:destination_hash, d.destination_
  where d.id = :delivery_id and (d.has_content or :content is not null);
 
 -- name: open_correction
--- Never in doubt: what is corrected is a new intent, with a token of its own.
+-- Never in doubt: what is corrected is a new intent, with a token of its own. What to do in doubt is as it was published, and
+-- not what a person has decided about one generation.
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
    corrections, has_content, if_unsure)
 select d.event_id, d.subscription_id, :now, :now, :now, coalesce(:destination, d.destination),
        coalesce(:destination_hash, d.destination_hash),
        case when :destination is null then d.generation + 1 else 0 end, d.corrections + 1,
-       d.has_content or :content is not null, d.if_unsure
+       d.has_content or :content is not null, o.if_unsure
   from sendonce_deliveries d
+  join sendonce_deliveries o
+    on o.event_id = d.event_id and o.destination_hash = d.destination_hash and o.generation = 0
  where d.id = :delivery_id
 returning id;
 

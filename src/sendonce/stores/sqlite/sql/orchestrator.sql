@@ -144,11 +144,17 @@ returning delivery_id, attempt, lease_id;
 delete from temp.sendonce_results where delivery_id = :delivery_id and attempt = :attempt and lease_id = :lease_id;
 
 -- name: move_deliveries
+-- Whoever opened a generation had what was sent before sent again: that is not said of what is sent by it.
 update sendonce_deliveries as d
-   set (status, attempt_count, deferred_count, in_doubt, next_attempt_at, final_error_code, notification_id, notified_at,
-        updated_at) = (
+   set (status, attempt_count, deferred_count, in_doubt, if_unsure, next_attempt_at, final_error_code, notification_id,
+        notified_at, updated_at) = (
          select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred,
-                coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'), r.next_attempt_at,
+                coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'),
+                case when d.generation > 0 and r.outcome in ('Unknown', 'Accepted')
+                     then (select f.if_unsure from sendonce_deliveries f
+                            where f.event_id = d.event_id and f.destination_hash = d.destination_hash
+                              and f.generation = 0)
+                     else d.if_unsure end, r.next_attempt_at,
                 coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
                 case when r.to_status = 'Completed' then coalesce(r.sent_at, :now) end, :now
            from temp.sendonce_results r
