@@ -290,6 +290,16 @@ def test_an_own_channel_is_given_what_a_subscription_is_signed_with(connection: 
     assert [len(each.signing) for each in given] == [1]
 
 
+def test_a_request_is_seen_at_the_desk(connection: Any) -> None:
+    box = testing.outbox(connection)
+    made = Outbox().request(connection, "memo.shared", {}, key="1", subject="7", version=1, required=[HOOK, MAIL])
+    box.drain()
+
+    state = box.desk(lambda desk: desk.request(made.request_id))
+
+    assert (state.status, {each.destination for each in state.recipients}) == ("succeeded", {HOOK, MAIL})
+
+
 def test_no_worker_is_at_work_after_a_drain(connection: Any) -> None:
     box = testing.outbox(connection)
 

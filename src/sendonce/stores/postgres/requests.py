@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 
 from sendonce.domain.requests import RequestState, RequestStatus
-from sendonce.outbox.drivers import async_driver
+from sendonce.outbox import statements
 from sendonce.outbox.request_states import read_state
 from sendonce.stores.postgres.lanes import Lanes
 from sendonce.stores.records import RequestFilter, RequestRow
@@ -39,7 +38,12 @@ class Requests(Lanes):
     async def request(self, request_id: int) -> RequestState | None:
         """See ReadStore."""
         async with self.people.connection() as connection:
-            return await async_driver(connection)(connection, partial(read_state, request_id), reads=True)
+
+            async def execute(statement: statements.Statement) -> statements.Rows:
+                cursor = await connection.execute(statements.pyformat(statement.sql), statement.values or None)
+                return await cursor.fetchall()
+
+            return await statements.arun(read_state(request_id, "postgres"), execute)
 
     async def _request_rows(self, ids: Sequence[int], wanted: RequestFilter) -> list[RequestRow]:
         values = {
