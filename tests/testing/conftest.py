@@ -12,22 +12,10 @@ from tests.outbox.callers import POSTGRES, SQLITE, Caller
 from tests.outbox.databases import OWN_TABLE, Address, sqlite_connection
 from tests.servers.postgres import Server
 
-KINDS = {
-    "sqlite": ["sqlite3", "sqlalchemy-connection-pysqlite", "sqlalchemy-session-pysqlite"],
-    "postgres": [
-        "psycopg",
-        "psycopg-async",
-        "sqlalchemy-connection-psycopg",
-        "sqlalchemy-session-psycopg",
-        "sqlalchemy-connection-psycopg-async",
-        "sqlalchemy-session-psycopg-async",
-    ],
-}
 OPENERS = {**SQLITE, **POSTGRES}
 ALL = [
-    pytest.param((kind, database), id=f"{database}-{kind}", marks=[pytest.mark.postgres] * (database == "postgres"))
-    for database, kinds in KINDS.items()
-    for kind in kinds
+    *(pytest.param((kind, "sqlite"), id=f"sqlite-{kind}") for kind in SQLITE),
+    *(pytest.param((kind, "postgres"), id=f"postgres-{kind}", marks=pytest.mark.postgres) for kind in POSTGRES),
 ]
 
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
+import aiosqlite
 import psycopg
 import pytest
 import sqlalchemy
@@ -13,7 +14,9 @@ from sqlalchemy.orm import Session
 
 from sendonce import Delivered, Email, Failed, Outbox, Refused, SchemaMismatch, StoreError, testing
 from sendonce.channels import Channels, Deferred, Message, Outcome
+from tests.outbox.callers import SQLITE
 from tests.outbox.databases import Address, sqlite_connection
+from tests.testing.conftest import OPENERS, without_tables_in
 from tests.testing.recording import HOOK, MAIL, publish
 
 
@@ -74,23 +77,35 @@ def test_it_works_as_well_when_the_caller_commits(pg_dsn: str, tmp_path: Any) ->
             assert [each.status for each in box.deliveries()] == ["Completed"]
 
 
-def test_a_connection_that_commits_by_itself_commits_what_the_engine_writes(pg_dsn: str, tmp_path: Any) -> None:
-    lite = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
-    with closing(lite):
-        box = testing.outbox(lite)
-        lite.execute("begin immediate")
-        publish(lite)
-        lite.execute("commit")
+@pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite", "psycopg", "psycopg-async", "psycopg2", "asyncpg"])
+async def test_a_connection_that_commits_by_itself_commits_what_the_engine_writes(
+    request: pytest.FixtureRequest, tmp_path: Any, kind: str
+) -> None:
+    address = (
+        without_tables_in(tmp_path) if kind in SQLITE else Address(request.getfixturevalue("pg_dsn"), "postgresql")
+    )
+    async with OPENERS[kind](address, autocommit=True) as caller:
+        box = await testing.aoutbox(caller.connection)
+        await caller.do("begin")
+        await caller.publish("memo.created", {}, key="1", to=HOOK)
+        await caller.do("commit")
 
-        assert len(box.drain()) == 1
-        assert not lite.in_transaction
-    with psycopg.connect(pg_dsn, autocommit=True) as connection:
-        box = testing.outbox(connection)
-        with connection.transaction():
-            publish(connection)
+        sent = await box.adrain()
 
-        assert len(box.drain()) == 1
-        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        assert [each.key for each in sent] == ["1"]
+        assert address.look("select status from sendonce_deliveries") == [("Completed",)]
+
+
+async def test_a_transaction_that_the_caller_has_begun_by_hand_is_theirs_to_end(without_tables: Address) -> None:
+    for kind in ("psycopg", "psycopg2", "asyncpg"):
+        async with OPENERS[kind](without_tables, autocommit=True) as caller:
+            await caller.do("begin")
+            box = await testing.aoutbox(caller.connection)
+            await caller.publish("memo.created", {}, key="1", to=HOOK)
+
+            assert len(await box.adrain()) == 1
+            await caller.do("rollback")
+            assert without_tables.look("select to_regclass('sendonce_events')") == [(None,)]
 
 
 def test_a_savepoint_of_the_callers_takes_back_what_was_drained_within_it(connection: Any) -> None:
@@ -156,6 +171,17 @@ def test_how_the_caller_likes_its_rows_does_not_matter_and_stays(without_tables:
         assert lite.execute("select 'a' as a").fetchone()["a"] == b"a"
         assert postgres.execute("select 'a' as a").fetchone() == {"a": "a"}
         postgres.rollback()
+
+
+async def test_how_a_caller_of_aiosqlite_likes_its_rows_does_not_matter_and_stays() -> None:
+    async with aiosqlite.connect(":memory:") as connection:
+        connection.row_factory, connection.text_factory = sqlite3.Row, bytes
+        box = await testing.aoutbox(connection)
+        await Outbox().apublish(connection, "memo.created", {"memo": "1"}, key="1", to=HOOK)
+
+        assert [each.content for each in await box.adrain()] == [{"memo": "1"}]
+        async with connection.execute("select 'a' as a") as cursor:
+            assert [row["a"] for row in await cursor.fetchall()] == [b"a"]
 
 
 def test_a_table_of_the_callers_is_not_hidden_by_ours() -> None:

@@ -1,7 +1,8 @@
 """The same on every kind of connection: the real engine in the caller's own transaction, which is left as it was."""
 
-from sendonce import testing
+from sendonce import Failed, Unknown, testing
 from tests.outbox.callers import Caller
+from tests.testing.recording import HOOK, MAIL
 
 
 async def test_what_was_recorded_is_sent_once(caller: Caller) -> None:
@@ -29,3 +30,19 @@ async def test_a_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: C
 
     assert after == []
     assert await box.adesk(lambda desk: desk.events()) == []
+
+
+async def test_the_receiver_and_the_clock_do_as_they_are_told(caller: Caller) -> None:
+    box = await testing.aoutbox(caller.connection, can_be_asked=True, policy={"first_delay": "10s", "jitter": 0})
+    box.receiver.answer(Failed("busy"), to=HOOK)
+    box.receiver.answer(Unknown("timeout"), to=MAIL)
+    await caller.publish("memo.created", {}, key="1", to=[HOOK, MAIL])
+
+    tried = [len(await box.adrain())]
+    for seconds in (9, 1, 60):
+        box.clock.advance(seconds=seconds)
+        tried.append(len(await box.adrain()))
+
+    assert tried == [2, 0, 1, 0]
+    assert (box.receiver.asked, box.received(HOOK), box.received(MAIL)) == (1, 1, 1)
+    assert {each.status for each in await box.adesk(lambda desk: desk.deliveries())} == {"Completed"}

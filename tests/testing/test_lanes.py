@@ -12,7 +12,7 @@ import pytest
 from sendonce import NotAllowed, StoreError, testing
 from sendonce.stores.sqlite.store import SqliteStore
 from sendonce.testing.connections import opened
-from tests.outbox.callers import Caller
+from tests.outbox.callers import SQLITE, Caller
 from tests.outbox.databases import Address
 from tests.testing.conftest import OPENERS, without_tables_in
 from tests.testing.recording import publish
@@ -65,18 +65,20 @@ async def test_a_call_that_fails_takes_back_what_it_has_written_and_no_more() ->
         assert connection.execute("select id from memos").fetchall() == [(1,)]
 
 
-async def test_sqlalchemy_knows_of_the_transaction_that_the_box_is_in(pg_dsn: str, tmp_path: Path) -> None:
-    kinds = {
-        "sqlalchemy-connection-pysqlite": without_tables_in(tmp_path),
-        "sqlalchemy-connection-psycopg-async": Address(pg_dsn, "postgresql"),
-    }
-    for kind, address in kinds.items():
-        async with OPENERS[kind](address) as caller:
-            await testing.aoutbox(caller.connection)
+@pytest.mark.parametrize("driver", ["pysqlite", "aiosqlite", "psycopg", "psycopg-async", "psycopg2", "asyncpg"])
+async def test_sqlalchemy_knows_of_the_transaction_that_the_box_is_in(
+    request: pytest.FixtureRequest, tmp_path: Path, driver: str
+) -> None:
+    kind = f"sqlalchemy-connection-{driver}"
+    address = (
+        without_tables_in(tmp_path) if kind in SQLITE else Address(request.getfixturevalue("pg_dsn"), "postgresql")
+    )
+    async with OPENERS[kind](address) as caller:
+        await testing.aoutbox(caller.connection)
 
-            await caller.end("commit")
+        await caller.end("commit")
 
-            assert address.count("sendonce_events") == 0
+        assert address.count("sendonce_events") == 0
 
 
 @pytest.mark.parametrize("point", ["after_claim", "before_send", "after_send", "before_settle", "after_settle"])

@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psycopg
+import asyncpg
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -15,32 +14,14 @@ from sqlalchemy.orm import sessionmaker
 
 from sendonce import ConfigError, testing
 from tests.outbox.callers import POSTGRES, SQLITE
-from tests.outbox.databases import Address, sqlite_connection
-from tests.testing.conftest import without_tables_in
-
-OTHERS = {
-    **{kind: "asyncpg" for kind in ("asyncpg", "sqlalchemy-connection-asyncpg", "sqlalchemy-session-asyncpg")},
-    **{kind: "psycopg2" for kind in ("psycopg2", "sqlalchemy-connection-psycopg2", "sqlalchemy-session-psycopg2")},
-}
-
-
-@pytest.mark.parametrize(("kind", "package"), OTHERS.items())
-async def test_other_drivers_of_postgres_are_told_what_to_use(without_tables: Address, kind: str, package: str) -> None:
-    async with POSTGRES[kind](without_tables) as caller:
-        with pytest.raises(ConfigError, match=f"cannot work on a connection of {package}; use sqlite3 or psycopg 3"):
-            await testing.aoutbox(caller.connection)
-
-
-@pytest.mark.parametrize("kind", ["aiosqlite", "sqlalchemy-connection-aiosqlite", "sqlalchemy-session-aiosqlite"])
-async def test_other_drivers_of_sqlite_are_told_what_to_use(tmp_path: Path, kind: str) -> None:
-    async with SQLITE[kind](without_tables_in(tmp_path)) as caller:
-        with pytest.raises(ConfigError, match="cannot work on a connection of aiosqlite; use sqlite3 or psycopg 3"):
-            await testing.aoutbox(caller.connection)
+from tests.outbox.databases import Address
+from tests.testing.conftest import OPENERS, without_tables_in
 
 
 @pytest.mark.parametrize("other", [None, "sqlite://", object()])
 def test_what_is_no_connection_is_told_what_to_use(other: Any) -> None:
-    with pytest.raises(ConfigError, match="; use sqlite3 or psycopg 3, or SQLAlchemy over one of them"):
+    said = f"^builtins.{type(other).__name__} is not a connection that a test outbox can work on; give an open one of"
+    with pytest.raises(ConfigError, match=f"{said} sqlite3, psycopg, psycopg2, asyncpg, aiosqlite, or a SQLAlchemy"):
         testing.outbox(other)
 
 
@@ -54,29 +35,39 @@ def test_what_only_makes_connections_is_told_to_be_none(engine: Any) -> None:
         testing.outbox(engine)
 
 
-def test_a_closed_connection_is_told_to_be_closed(address: Address) -> None:
-    opened: Any = sqlite_connection(address) if address.dialect == "sqlite" else psycopg.connect(address.url)
-    with closing(opened):
-        box = testing.outbox(opened)
-        opened.rollback()
+@pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite", "psycopg", "psycopg-async", "psycopg2", "asyncpg"])
+async def test_a_closed_connection_is_told_to_be_closed(without_tables: Address, tmp_path: Path, kind: str) -> None:
+    address = without_tables_in(tmp_path) if kind in SQLITE else without_tables
+    async with OPENERS[kind](address) as caller:  # what asyncpg's pool has lent is back there afterwards
+        box = await testing.aoutbox(caller.connection)
+        await caller.end("rollback")
 
-    for use in (box.drain, lambda: testing.outbox(opened)):
+    for use in (box.adrain, lambda: testing.aoutbox(caller.connection)):
         with pytest.raises(ConfigError, match=r"^this connection is closed; give an open one"):
-            use()
+            await use()
 
 
-def test_a_transaction_that_has_failed_is_told_to_be_rolled_back(without_tables: Address) -> None:
-    with psycopg.connect(without_tables.url) as connection:
-        box = testing.outbox(connection)
-        with pytest.raises(psycopg.Error):
-            connection.execute("select nonsense")
+async def test_a_closed_connection_of_asyncpgs_own_is_told_to_be_closed(without_tables: Address) -> None:
+    connection = await asyncpg.connect(without_tables.url)
+    await connection.close()
 
-        for use in (box.drain, lambda: testing.outbox(connection)):
+    with pytest.raises(ConfigError, match=r"^this connection is closed; give an open one"):
+        await testing.aoutbox(connection)
+
+
+@pytest.mark.parametrize("kind", POSTGRES)
+async def test_a_transaction_that_has_failed_is_told_to_be_rolled_back(without_tables: Address, kind: str) -> None:
+    async with POSTGRES[kind](without_tables) as caller:
+        box = await testing.aoutbox(caller.connection)
+        with pytest.raises(Exception, match="nonsense"):
+            await caller.do("select nonsense")
+
+        for use in (box.adrain, lambda: testing.aoutbox(caller.connection)):
             with pytest.raises(ConfigError, match=r"^a statement has failed in .* transaction; roll it back"):
-                use()
-        connection.rollback()
-        assert testing.outbox(connection).drain() == []
-        connection.rollback()
+                await use()
+        await caller.end("rollback")
+        assert await (await testing.aoutbox(caller.connection)).adrain() == []
+        await caller.end("rollback")
 
 
 def test_a_connection_that_sqlalchemy_has_closed_is_told_to_be() -> None:
@@ -95,6 +86,27 @@ async def test_within_an_event_loop_the_async_ones_are_named(connection: Any) ->
     box = await testing.aoutbox(connection)
     with pytest.raises(ConfigError, match=r"`await box.adrain\(\)`"):
         box.drain()
+
+
+@pytest.mark.parametrize("kind", ["aiosqlite", "sqlalchemy-session-aiosqlite"])
+async def test_an_async_connection_is_told_to_be_awaited(tmp_path: Path, kind: str) -> None:
+    async with SQLITE[kind](without_tables_in(tmp_path)) as caller:
+        with pytest.raises(ConfigError, match=r"^this connection is async: say `await testing.aoutbox\(…\)`"):
+            testing.outbox(caller.connection)
+
+
+def test_what_needs_psycopg_3_as_well_says_so(without_tables: Address) -> None:
+    script = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "import psycopg2; from sendonce import ConfigError, testing\n"
+        "try: testing.outbox(psycopg2.connect(sys.argv[1]))\n"
+        "except ConfigError as error: print(error)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script, without_tables.url], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout == "the engine needs psycopg 3 on PostgreSQL: pip install 'sendonce[postgres]'\n"
 
 
 def test_a_policy_that_is_none_is_refused(connection: Any) -> None:

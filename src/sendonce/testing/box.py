@@ -13,10 +13,11 @@ from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.engine.config import check_timeout
 from sendonce.errors import ConfigError
 from sendonce.outbox.connections import AsyncConnection, SyncConnection
+from sendonce.outbox.drivers import is_async
 from sendonce.sealing import Sealer
 from sendonce.stores.records import DeadLetterRow, DeliveryRow, SubscriptionRow
 from sendonce.testing.clock import Clock
-from sendonce.testing.connections import is_async, opened
+from sendonce.testing.connections import opened
 from sendonce.testing.crashing import Crash, Crashed
 from sendonce.testing.passing import CONFIG, Pass
 from sendonce.testing.receiver import Receiver

@@ -1,27 +1,25 @@
 """Which database a test's connection leads to, and a store on that very connection."""
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from sendonce.errors import ConfigError
-from sendonce.outbox.drivers import names_of
+from sendonce.outbox.drivers import KNOWN, is_async, names_of, shown
 from sendonce.stores.ports import Store
 from sendonce.testing.clock import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ASYNC = {
-    ("psycopg", "AsyncConnection"),
-    ("sqlalchemy", "AsyncConnection"),
-    ("sqlalchemy", "AsyncSession"),
-    ("sqlalchemy", "async_scoped_session"),
-}
 _SQLALCHEMY = {"Connection", "Session", "scoped_session", "AsyncConnection", "AsyncSession", "async_scoped_session"}
-_USE = "use sqlite3 or psycopg 3, or SQLAlchemy over one of them"
-_CLOSED = "this connection is closed; give an open one, and use the box while it is open"
+_POSTGRES = {"psycopg", "psycopg2", "asyncpg"}
+
+
+class _Lender(Protocol):
+    @property
+    def is_closed(self) -> bool: ...
 
 
 class _Lane(Protocol):
@@ -39,24 +37,15 @@ class Opened:
     now: datetime
 
 
-def is_async(connection: object) -> bool:
-    return any(name in _ASYNC for name in names_of(connection))
-
-
 @asynccontextmanager
 async def opened(connection: Any, clock: Clock) -> AsyncIterator[Opened]:
     """The store, with its tables made where they are missing; ConfigError for what the engine cannot run on."""
     driver = await _driver(connection)
-    names = names_of(driver)
-    if ("sqlite3", "Connection") in names:
-        _check_sqlite(driver)
-        found = _on_sqlite(driver, clock)
-    elif ("psycopg", "Connection") in names or ("psycopg", "AsyncConnection") in names:
-        _check_postgres(driver)
-        found = await _on_postgres(driver, clock)
-    else:
-        package = names[0][0]
-        raise ConfigError(f"a test outbox cannot work on a connection of {package}; {_USE}")
+    found = await _on_sqlite(driver, clock) or await _on_postgres(driver, clock)
+    if found is None:
+        raise ConfigError(
+            f"{shown(driver)} is not a connection that a test outbox can work on; give an open one of {KNOWN}"
+        )
     yield found
 
 
@@ -84,46 +73,50 @@ async def _driver_below(connection: Any) -> Any:
         bound = connection if direct else await connection.connection()
         if not bound.in_transaction():
             await bound.begin()
-        return (await bound.get_raw_connection()).driver_connection
+        driver = (await bound.get_raw_connection()).driver_connection
+        if ("asyncpg", "Connection") in names_of(driver) and not driver.is_in_transaction():
+            await bound.exec_driver_sql("select 1")  # begins it on the server; one that we begin would be committed
+        return driver
     bound = connection if direct else connection.connection()
     if not bound.in_transaction():
         bound.begin()
     return bound.connection.driver_connection
 
 
-def _check_sqlite(connection: sqlite3.Connection) -> None:
-    try:
-        connection.in_transaction  # noqa: B018 - asked only whether it can be
-    except sqlite3.ProgrammingError:
-        raise ConfigError(_CLOSED) from None
+def _check_open(lender: _Lender) -> None:
+    if lender.is_closed:
+        raise ConfigError("this connection is closed; give an open one, and use the box while it is open")
 
 
-def _check_postgres(connection: Any) -> None:
-    from psycopg.pq import TransactionStatus
-
-    if connection.closed:
-        raise ConfigError(_CLOSED)
-    if connection.info.transaction_status == TransactionStatus.INERROR:
-        raise ConfigError(
-            "a statement has failed in this connection's transaction; roll it back, or back to a savepoint before that"
-        )
-
-
-def _on_sqlite(connection: sqlite3.Connection, clock: Clock) -> Opened:
+async def _on_sqlite(connection: Any, clock: Clock) -> Opened | None:
     from sendonce.stores.sqlite.borrowed import BorrowedLane
+    from sendonce.stores.sqlite.lenders import lender_of
     from sendonce.stores.sqlite.store import SqliteStore
 
-    lane = BorrowedLane(connection, lambda: (found.now - _EPOCH) // timedelta(microseconds=1))
+    lender = lender_of(connection)
+    if lender is None:
+        return None
+    _check_open(lender)
+    lane = BorrowedLane(lender, lambda: (found.now - _EPOCH) // timedelta(microseconds=1))
     found = Opened(SqliteStore(lane, lane), lane, clock.now())
-    lane.prepare()
+    await lane.prepare()
     return found
 
 
-async def _on_postgres(connection: Any, clock: Clock) -> Opened:
+async def _on_postgres(connection: Any, clock: Clock) -> Opened | None:
+    if all(package not in _POSTGRES for package, _ in names_of(connection)):
+        return None
+    if find_spec("psycopg") is None:
+        raise ConfigError("the engine needs psycopg 3 on PostgreSQL: pip install 'sendonce[postgres]'")
     from sendonce.stores.postgres.borrowed import BorrowedLane
+    from sendonce.stores.postgres.lenders import lender_of
     from sendonce.stores.postgres.store import PostgresStore
 
-    lane = BorrowedLane(connection, lambda: found.now)
+    lender = lender_of(connection)
+    if lender is None:
+        return None
+    _check_open(lender)
+    lane = BorrowedLane(lender, lambda: found.now)
     found = Opened(PostgresStore(lane), lane, clock.now())
     found.now = clock.now(at_least=await lane.server_time())
     await lane.prepare()

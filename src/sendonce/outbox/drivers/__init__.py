@@ -40,7 +40,7 @@ _ASYNC: dict[tuple[str, str], AsyncRun] = {
     ("sqlalchemy", "AsyncSession"): sqlalchemy.arun,
     ("sqlalchemy", "async_scoped_session"): sqlalchemy.arun,
 }
-_KNOWN = (
+KNOWN = (
     "sqlite3, psycopg, psycopg2, asyncpg, aiosqlite, or a SQLAlchemy Connection, Session, AsyncConnection"
     " or AsyncSession"
 )
@@ -52,8 +52,8 @@ def sync_driver(connection: object) -> SyncRun:
     for name in names:
         if name in _SYNC:
             return _SYNC[name]
-    if any(name in _ASYNC for name in names):
-        raise PublishError(f"{_shown(connection)} is async: say `await outbox.apublish(…)` or another `a…`")
+    if is_async(connection):
+        raise PublishError(f"{shown(connection)} is async: say `await outbox.apublish(…)` or another `a…`")
     raise _not_a_connection(connection)
 
 
@@ -64,8 +64,13 @@ def async_driver(connection: object) -> AsyncRun:
         if name in _ASYNC:
             return _ASYNC[name]
     if any(name in _SYNC for name in names):
-        raise PublishError(f"{_shown(connection)} is not async: say `outbox.publish(…)`, without the `a`")
+        raise PublishError(f"{shown(connection)} is not async: say `outbox.publish(…)`, without the `a`")
     raise _not_a_connection(connection)
+
+
+def is_async(connection: object) -> bool:
+    """True for a connection whose verbs are awaited."""
+    return any(name in _ASYNC for name in names_of(connection))
 
 
 def names_of(connection: object) -> list[tuple[str, str]]:
@@ -74,11 +79,10 @@ def names_of(connection: object) -> list[tuple[str, str]]:
 
 
 def _not_a_connection(connection: object) -> PublishError:
-    return PublishError(
-        f"{_shown(connection)} is not a connection that can be recorded on; give an open one of {_KNOWN}"
-    )
+    return PublishError(f"{shown(connection)} is not a connection that can be recorded on; give an open one of {KNOWN}")
 
 
-def _shown(connection: object) -> str:
+def shown(connection: object) -> str:
+    """Its class, with the package that it is of."""
     kind = connection if isinstance(connection, type) else type(connection)
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"

@@ -1,22 +1,30 @@
 """A lane on somebody's open connection: every call is a savepoint in the transaction that is theirs."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any, TypeAlias, cast
+from typing import cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
+from psycopg import errors
 
-from sendonce.errors import StoreBusy, StoreError
+from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.stores.migrations import available, check_version
-from sendonce.stores.postgres.lanes import Connection, Lane, Row, translated
+from sendonce.stores.postgres.lanes import Connection, Lane, translated
+from sendonce.stores.postgres.lenders.port import Lender, Rows, Values
 from sendonce.stores.postgres.migrator import PACKAGE, apply_missing, version_on
+from sendonce.stores.unbroken import unbroken
 
-Theirs: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 # What statements ask the server for; inside somebody's transaction its answer would never change.
 _CLOCKS = ("clock_timestamp()", "now()")
+# How to begin, to undo and to end a call.
+_SAVEPOINT = (
+    "savepoint sendonce_engine",
+    "rollback to savepoint sendonce_engine; release savepoint sendonce_engine",
+    "release savepoint sendonce_engine",
+)
+_TRANSACTION = ("begin", "rollback", "commit")
 
 
 class BorrowedLane(Lane):
@@ -25,9 +33,9 @@ class BorrowedLane(Lane):
     What the statements take for the time is the `clock`'s.
     """
 
-    def __init__(self, connection: Theirs, clock: Callable[[], datetime]) -> None:
+    def __init__(self, lender: Lender, clock: Callable[[], datetime]) -> None:
         super().__init__("")
-        self._borrowed = cast(Connection, _Borrowed(connection, clock))
+        self._borrowed = cast(Connection, _Borrowed(lender, clock))
         self._is_cut = False
 
     async def prepare(self) -> None:
@@ -44,7 +52,7 @@ class BorrowedLane(Lane):
     async def server_time(self) -> datetime:
         """What the server's own clock says."""
         async with self.connection() as connection:
-            [[now]] = await (await connection.execute(b"select clock_timestamp()")).fetchall()
+            [[now]] = await (await connection.execute("select statement_timestamp()")).fetchall()
             return cast(datetime, now)
 
     def cut(self) -> None:
@@ -70,44 +78,38 @@ class BorrowedLane(Lane):
 
 
 class _Borrowed:
-    """As much of an AsyncConnection as the store uses, over a connection of either kind."""
+    """As much of an AsyncConnection as the store uses."""
 
-    def __init__(self, connection: Theirs, clock: Callable[[], datetime]) -> None:
-        self._connection = connection
+    def __init__(self, lender: Lender, clock: Callable[[], datetime]) -> None:
+        self._lender = lender
         self._clock = clock
 
-    async def execute(self, query: str | bytes, values: Any = None) -> "psycopg.AsyncCursor[Row] | _Rows":
-        """Run it on a plain cursor, whatever its owner has chosen; text is told the time, bytes are left alone."""
-        if isinstance(query, str):
-            for each in _CLOCKS:
-                query = query.replace(each, f"timestamptz '{self._clock().isoformat()}'")
-            query = query.encode()
-        if isinstance(self._connection, psycopg.AsyncConnection):
-            cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
-            return await cursor.execute(query, values, prepare=False)
-        return _Rows(psycopg.Cursor(self._connection, row_factory=tuple_row).execute(query, values, prepare=False))
+    async def execute(self, query: str | bytes, values: Values = None) -> Rows:
+        """A statement is told the time; bytes are a script, and left alone."""
+        if isinstance(query, bytes):
+            await unbroken(self._lender.run(query.decode()))
+            return Rows()
+        for each in _CLOCKS:
+            query = query.replace(each, f"timestamptz '{self._clock().isoformat()}'")
+        return await unbroken(self._lender.execute(query, values))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        if not self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
-            await self.execute(b"select 1")  # begins the owner's transaction; one that we begin would be committed
-        if isinstance(self._connection, psycopg.AsyncConnection):
-            async with self._connection.transaction():
-                yield
-        else:
-            with self._connection.transaction():
-                yield
-
-
-class _Rows:
-    """A cursor's answer, for those who await it."""
-
-    def __init__(self, cursor: psycopg.Cursor[Row]) -> None:
-        self._cursor = cursor
-        self.description = cursor.description
-
-    async def fetchall(self) -> list[Row]:
-        return self._cursor.fetchall()
-
-    async def fetchone(self) -> Row | None:
-        return self._cursor.fetchone()
+        begin, undo, end = _TRANSACTION if self._lender.commits_by_itself else _SAVEPOINT
+        try:
+            await unbroken(self._lender.run(begin))
+        except errors.InFailedSqlTransaction:
+            raise ConfigError(
+                "a statement has failed in this connection's transaction; roll it back, or back to a savepoint before"
+                " that"
+            ) from None
+        except asyncio.CancelledError:
+            await unbroken(self._lender.run(undo))
+            raise
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error, OSError):  # where all of it is gone already
+                await unbroken(self._lender.run(undo))
+            raise
+        await unbroken(self._lender.run(end))
