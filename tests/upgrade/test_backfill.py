@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -22,6 +23,7 @@ from tests.processes import until
 from tests.stores.bulkwork import given_many_dead_letters
 from tests.stores.conftest import database, postgres_template, sqlite_template
 from tests.stores.databases import Database, PostgresDatabase
+from tests.upgrade.releases import before
 from tests.upgrade.system import WRONGLY_ROUTED
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
@@ -68,6 +70,26 @@ def test_where_the_deliveries_are_gone_nothing_is_made_up(database: Database) ->
     migrated(database)
 
     assert [row["routed"] for row in database.rows("events")] == [1, None, 1]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_where_an_older_program_works_its_removals_are_not_taken_for_losses(
+    empty: Database, tmp_path: Path, is_new: bool
+) -> None:
+    if not is_new:
+        old = before(2, tmp_path / "old")
+        old.run("-m", "sendonce", "migrate", database=url_of(empty))
+        old.run("-m", "sendonce", "worker", "--until-idle", database=url_of(empty))
+
+    migrated(empty)
+
+    async def counts_removals() -> bool:
+        store = await empty.open()
+        facts = await store.verify_facts()
+        await empty.close()
+        return bool(facts.counts_removals)
+
+    assert asyncio.run(counts_removals()) is is_new
 
 
 def test_two_at_once_share_the_work(database: Database) -> None:

@@ -84,6 +84,8 @@ create function sendonce_altered(after_id bigint, upto_id bigint, cap int) retur
 $$;
 revoke execute on function sendonce_altered(bigint, bigint, int) from public;
 
--- From here on what retention removes is counted. A database that was in use before says so: some may be gone uncounted.
+-- From here on what retention removes is counted. A database that was in use before says so: some may be gone uncounted, and
+-- workers of the version before, who are there before they have counted anything, go on like that.
 insert into sendonce_counters (name, amount)
-select 'removed_uncounted', 0 where exists (select 1 from sendonce_counters);
+select 'removed_uncounted', 0
+ where exists (select 1 from sendonce_counters) or exists (select 1 from sendonce_workers);

@@ -32,6 +32,8 @@ create trigger dead_letters_are_closed_once before update on sendonce_dead_lette
     or new.reason is not old.reason or new.error_code is not old.error_code
 begin select raise(abort, 'sendonce_dead_letters: update is not allowed on this row (rule dead_letters_are_closed_once)'); end;
 
--- From here on what retention removes is counted. A database that was in use before says so: some may be gone uncounted.
+-- From here on what retention removes is counted. A database that was in use before says so: some may be gone uncounted, and
+-- workers of the version before, who are there before they have counted anything, go on like that.
 insert into sendonce_counters (name, amount, created_at)
-select 'removed_uncounted', 0, strftime('%s', 'now') * 1000000 where exists (select 1 from sendonce_counters);
+select 'removed_uncounted', 0, strftime('%s', 'now') * 1000000
+ where exists (select 1 from sendonce_counters) or exists (select 1 from sendonce_workers);
