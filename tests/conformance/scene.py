@@ -2,16 +2,15 @@
 
 import json
 import signal
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests.cli.workbench import Ran, run
-from tests.crash.accounts import url_of
+from tests.crash.accounts import end_leases, url_of
 from tests.processes import Process, sendonce, until
 from tests.provider import Provider
-from tests.stores.databases import Database, SqliteDatabase
+from tests.stores.databases import Database
 
 POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "500ms", "doubt_wait": "100ms"}
 CLOSED = ("Completed", "DeadLettered")
@@ -71,8 +70,7 @@ class Scene:
 
     def end_leases(self) -> None:
         """Let the time be over that every lease has: whoever had them is dead or frozen and renews none."""
-        ended = 0 if isinstance(self.database, SqliteDatabase) else self.database.now() - timedelta(seconds=1)
-        self.database.execute("update sendonce_leases set expires_at = ?", ended)
+        end_leases(self.database)
 
     def work(self, *options: str, environment: dict[str, str] | None = None, **policy: object) -> Process:
         """Run a worker until everything is completed or given up."""

@@ -1,10 +1,12 @@
 """What was recorded, what the database says became of it, and what really arrived: do the three agree?"""
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypedDict
 
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
@@ -13,7 +15,17 @@ from tests.processes import Process, sendonce, until
 from tests.receiver import Receiver
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
-POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "1s", "doubt_wait": "100ms"}
+
+class Limits(TypedDict):
+    lease: str
+    timeout: str
+
+
+POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "doubt_wait": "100ms"}
+# For who must not time out or lose a lease, however slow the machine is. An heir waits for as long as a send may take
+# before it repeats what is in doubt.
+PATIENT = Limits(lease="20s", timeout="15s")
+HEIR = Limits(lease="20s", timeout="2s")
 EXPIRED = ("Unknown", "lease_expired")
 
 
@@ -36,13 +48,30 @@ def publish(database: Database, receiver: Receiver, amount: int, *, first: int =
 
 
 def worker(
-    database: Database, *options: str, lease: str = "2s", environment: Mapping[str, str] | None = None
-) -> Process:
+    database: Database, *options: str, lease: str = "2s", timeout: str = "1s",
+    environment: Mapping[str, str] | None = None,
+) -> Process:  # fmt: skip
     """A real worker process with short leases and short delays."""
+    policy = json.dumps({**POLICY, "timeout": timeout})
     return sendonce(
-        "worker", "--lease", lease, "--poll", "100ms", "--policy", json.dumps(POLICY), *options,
+        "worker", "--lease", lease, "--poll", "100ms", "--policy", policy, *options,
         database=url_of(database), environment=environment,
     )  # fmt: skip
+
+
+def id_of(worker: Process) -> int:
+    """The number that a worker has given itself, when it has begun."""
+    worker.says("slots; channels")
+    found = re.search(r"worker (\d+) \(", worker.said)
+    assert found is not None, worker.said
+    return int(found[1])
+
+
+def end_leases(database: Database, worker_id: int | None = None) -> None:
+    """Let the time be over that every lease has, or those of one worker: who had them is dead or frozen."""
+    ended = 0 if isinstance(database, SqliteDatabase) else database.now() - timedelta(seconds=1)
+    whose, values = ("", ()) if worker_id is None else (" where worker_id = ?", (worker_id,))
+    database.execute(f"update sendonce_leases set expires_at = ?{whose}", ended, *values)
 
 
 def completed(database: Database) -> int:

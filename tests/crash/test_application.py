@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.crash.accounts import settle_accounts, url_of, worker
+from tests.crash.accounts import PATIENT, settle_accounts, url_of, worker
 from tests.processes import Process
 from tests.receiver import Receiver
 from tests.stores.databases import Database
@@ -68,7 +68,7 @@ def check_that_events_are_where_rows_are(database: Database, receiver: Receiver,
     """How many there are; all of them are delivered then."""
     memos = {row[0] for row in database.execute("select number from memos")}
     assert {int(row["key"]) for row in database.rows("events")} == memos
-    with worker(database, "--until-idle") as here:
+    with worker(database, "--until-idle", **PATIENT) as here:
         assert here.ended() == 0
     assert not settle_accounts(database, receiver, len(memos), title=title).repeated.total()
     return len(memos)

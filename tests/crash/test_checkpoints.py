@@ -11,7 +11,7 @@ from sendonce.checkpoints import MIGRATING, POINTS
 from sendonce.stores.ports import Store
 from tests.conformance.test_crashes import AROUND_A_QUESTION
 from tests.crash import killing
-from tests.crash.accounts import all_completed, in_flight, publish, settle_accounts, worker
+from tests.crash.accounts import HEIR, all_completed, in_flight, publish, settle_accounts, worker
 from tests.processes import ROOT
 from tests.receiver import Receiver
 from tests.stores.databases import Database
@@ -41,12 +41,12 @@ def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Rec
 
     environment = {killing.POINT: point, killing.PASS: str(PASSES.get(point, 1))}
     app = f"{killing.__name__}:channels"
-    with worker(database, "--concurrency", "8", "--app", app, environment=environment) as victim:
+    with worker(database, "--concurrency", "8", "--app", app, timeout="1500ms", environment=environment) as victim:
         assert victim.ended() == -signal.SIGKILL
     lost = in_flight(database)
     arrived_before = set(receiver.times())
     receiver.delay = 0.0
-    with worker(database, "--concurrency", "20") as heir:
+    with worker(database, "--concurrency", "20", **HEIR) as heir:
         took = all_completed(database, AMOUNT)
         heir.says("slots; channels")
         heir.send(signal.SIGTERM)

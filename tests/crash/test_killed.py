@@ -7,7 +7,17 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.crash.accounts import all_completed, in_flight, publish, settle_accounts, url_of, worker
+from tests.crash.accounts import (
+    HEIR,
+    all_completed,
+    end_leases,
+    id_of,
+    in_flight,
+    publish,
+    settle_accounts,
+    url_of,
+    worker,
+)
 from tests.crash.report import Report
 from tests.guarantees.figures import record
 from tests.processes import until
@@ -25,10 +35,10 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
     receiver.delay = 0.1
     lost: set[int] = set()
     with ExitStack() as stack:
-        crew = [stack.enter_context(worker(database, "--concurrency", str(SLOTS))) for _ in range(2)]
+        crew = [stack.enter_context(worker(database, "--concurrency", str(SLOTS), **HEIR)) for _ in range(2)]
         for number in range(kills):
             which = rng.randrange(2)
-            crew[which].says("slots; channels")
+            victim = id_of(crew[which])
             wanted = len(receiver.arrivals) + rng.randint(SLOTS, EACH * 2 // 3)
             publish(database, receiver, EACH, first=number * EACH)
             until(lambda wanted=wanted: len(receiver.arrivals) >= wanted, f"{wanted} arrivals")  # type: ignore[misc]
@@ -36,7 +46,8 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
             now = in_flight(database)
             assert len(now - lost) <= MOST_IN_FLIGHT
             lost |= now
-            crew[which] = stack.enter_context(worker(database, "--concurrency", str(SLOTS)))
+            end_leases(database, victim)
+            crew[which] = stack.enter_context(worker(database, "--concurrency", str(SLOTS), **HEIR))
         took = all_completed(database, kills * EACH)
     title = f"{url_of(database).partition(':')[0]}: one of two workers killed {kills} times"
     return settle_accounts(database, receiver, kills * EACH, lost, title=title, took=took)
