@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
+_LOOK_SECONDS = 0.01
+
 
 class Arrival(NamedTuple):
     """One request, whole: what it was for, and when it came."""
@@ -25,13 +27,14 @@ Answer = Callable[[Arrival], web.Response]
 
 
 class Receiver:
-    """Counts what really arrived. `delay` is how long it thinks before it answers.
+    """Counts what really arrived. `delay` is how long it thinks before it answers, which it does not while `is_held`.
 
     `answered` names what it has said yes to while the sender was still there: nobody may call anything else delivered.
     """
 
     def __init__(self, *, delay: float = 0.0, answer: Answer | None = None) -> None:
         self.delay = delay
+        self.is_held = False
         self.answer = answer or (lambda arrival: web.Response(text="ok"))
         self.arrivals: list[Arrival] = []
         self.answered: set[str] = set()
@@ -94,6 +97,8 @@ class Receiver:
         self.arrivals.append(arrival)
         if self.delay:
             await asyncio.sleep(self.delay)
+        while self.is_held:
+            await asyncio.sleep(_LOOK_SECONDS)
         if request.transport is not None and not request.transport.is_closing():
             self.answered.add(arrival.path)
         return self.answer(arrival)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.crash.accounts import all_completed, completed, in_flight, publish, worker
+from tests.crash.accounts import HEIR, PATIENT, all_completed, completed, in_flight, publish, worker
 from tests.processes import until
 from tests.receiver import Receiver
 from tests.stores.databases import Database
@@ -14,11 +14,13 @@ from tests.stores.databases import Database
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_it_finishes_what_is_in_flight(database: Database, receiver: Receiver, order: signal.Signals) -> None:
     publish(database, receiver, 20)
-    receiver.delay = 0.5
+    receiver.is_held = True
 
-    with worker(database, "--concurrency", "4") as here:
+    with worker(database, "--concurrency", "4", **PATIENT) as here:
         until(lambda: len(receiver.arrivals) >= 4, "four in flight")
         here.send(order)
+        here.says("stopping: 4 in flight")
+        receiver.is_held = False
         assert here.ended() == 0
 
     assert here.count("stopped: 4 finished, 0 in doubt") == 1
@@ -29,14 +31,14 @@ def test_what_outlasts_the_grace_period_is_in_doubt_and_sent_again_later(
     database: Database, receiver: Receiver
 ) -> None:
     publish(database, receiver, 3)
-    receiver.delay = 0.9
+    receiver.is_held = True
 
-    with worker(database, "--concurrency", "4", "--grace", "100ms") as here:
+    with worker(database, "--concurrency", "4", "--grace", "100ms", **HEIR) as here:
         until(lambda: len(receiver.arrivals) >= 3, "three in flight")
         here.send(signal.SIGTERM)
         assert here.ended() == 0
-    receiver.delay = 0.0
-    with worker(database):
+    receiver.is_held = False
+    with worker(database, **HEIR):
         all_completed(database, 3)
 
     assert here.count("stopped: 3 finished, 3 in doubt") == 1
