@@ -164,7 +164,7 @@ def test_an_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> N
 
 def test_an_operation_is_paused_by_an_interrupt(lite: Cli) -> None:
     given_letters(lite, *(f"k{n}" for n in range(6)))
-    options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "2/s", *WHY)
+    options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "1/d", *WHY)
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": lite.database}) as running:
         until(lambda: any(row["affected"] for row in lite("operations", "list", "--json").json), "a step")
         running.send(signal.SIGINT)
