@@ -56,7 +56,7 @@ def die_during_settle(scene: Scene) -> None:
             assert victim.ended() == -signal.SIGKILL
         return
     for below in (scene.asked, scene.recognised):
-        scene.provider.control(late="300ms", path=below)
+        scene.provider.control(late="2s", path=below)
     with scene.victim() as victim:
         until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
         with psycopg.connect(url_of(scene.database)) as locking:
@@ -129,7 +129,7 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
     check_that_marks_are_whole(scene)
     lost, there = len(in_flight(scene.database)), len(scene.has())
     scene.end_leases()
-    heir = scene.work()
+    heir = scene.work(timeout="1500ms")
 
     check_that_all_arrived_once(scene)
     found = sum(message["found"] for message in scene.has().values())
@@ -165,7 +165,7 @@ def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothin
 
 def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
-    scene.provider.control(late="400ms", path=scene.asked)
+    scene.provider.control(late="3s", path=scene.asked)
 
     with scene.victim() as frozen:
         until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
@@ -188,9 +188,9 @@ def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) ->
 
 def test_R16_sent_but_not_written_before_the_lease_was_over_is_not_sent_again(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
-    scene.provider.control(late="300ms", path=scene.asked)
+    scene.provider.control(late="700ms", path=scene.asked)
 
-    with scene.worker() as worker:
+    with scene.worker(timeout="1500ms") as worker:
         until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
         with nobody_can_write(scene):
             over_at = time.monotonic() + LEASE_SECONDS + 0.5

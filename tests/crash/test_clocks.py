@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 HOUR = 3600
 EACH = 20
 # As by default, doubt waits for longer than a send may take: who asks about a send does not ask in the middle of it.
-PATIENT: dict[str, Any] = {"timeout": "1s", "doubt_wait": "1200ms"}
+PATIENT: dict[str, Any] = {"timeout": "1s", "doubt_wait": "2500ms"}
+# On PostgreSQL nothing comes into doubt, so that nobody has to wait for it.
+MORE_PATIENT: dict[str, Any] = {"timeout": "10s", "doubt_wait": "12s"}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,12 @@ def scene(database: Database, provider: Provider, tmp_path: Path) -> Iterator[Sc
     for below in (made.asked, made.recognised):
         provider.control(slow=None, path=below)
     made.leave()
+
+
+def worker(scene: Scene, slots: int, environment: dict[str, str] | None = None) -> Process:
+    if isinstance(scene.database, PostgresDatabase):
+        return scene.worker("--concurrency", str(slots), "--lease", "20s", environment=environment, **MORE_PATIENT)
+    return scene.worker("--concurrency", str(slots), environment=environment, **PATIENT)
 
 
 def settle(scene: Scene, title: str, begun: float) -> Report:
@@ -71,10 +79,7 @@ def test_the_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> Non
 def test_two_workers_whose_clocks_differ_by_an_hour_double_nothing(scene: Scene, tmp_path: Path) -> None:
     clock, begun = MovedClock(tmp_path / "clock", HOUR), time.monotonic()
 
-    with (
-        scene.worker("--concurrency", "15", environment=clock.environment, **PATIENT) as ahead,
-        scene.worker("--concurrency", "15", **PATIENT) as right,
-    ):
+    with worker(scene, 15, clock.environment) as ahead, worker(scene, 15) as right:
         scene.until_closed()
 
     report = settle(scene, "one clock an hour ahead", begun)
@@ -87,7 +92,7 @@ def test_two_workers_whose_clocks_differ_by_an_hour_double_nothing(scene: Scene,
 def test_a_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_path: Path, jump: int) -> None:
     clock = MovedClock(tmp_path / "clock")
 
-    with scene.worker("--concurrency", "10", environment=clock.environment, **PATIENT) as here:
+    with worker(scene, 10, clock.environment) as here:
         until(lambda: len(scene.has()) >= 10, "some work")
         clock.move(jump)
         jumped = time.monotonic()
