@@ -28,29 +28,43 @@ def postgres(postgres_server: Server, postgres_template: str) -> Iterator[Postgr
     postgres_server.drop_database(name)
 
 
+class Pauses:
+    """A doorbell that nobody rings: it knows for how long the worker has rested each time, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def wait(self, timeout: timedelta) -> None:
+        self.asked.append(timeout / timedelta(milliseconds=1))
+        await asyncio.sleep(timeout.total_seconds())
+
+    async def close(self) -> None:
+        return
+
+
 async def test_M11_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
     watched, store = faulty(sqlite_store)
+    pauses = Pauses()
 
-    async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400)):
-        await until_async(lambda: len(watched.calls) >= 7, "the quick ones at first")
-        begun, before = time.monotonic(), len(watched.calls)
-        await until_async(lambda: len(watched.calls) >= before + 2, "two more")
+    async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400), doorbell=pauses):
+        await until_async(lambda: len(pauses.asked) >= 8, "the quick ones at first, and two more")
+        looks, rests = watched.calls.count("start"), len(pauses.asked)
 
-    assert time.monotonic() - begun > 0.5
+    assert pauses.asked[:8] == [10, 20, 40, 80, 160, 320, 400, 400]
+    assert looks - rests in (0, 1), "one before each pause"
 
 
 async def test_an_idle_worker_is_quick_again_when_there_is_work(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
-    watched, store = faulty(sqlite_store)
     channel = Told(Delivered())
+    pauses = Pauses()
 
-    async with working(store, serving(channel), poll=timedelta(milliseconds=400)):
-        await until_async(lambda: len(watched.calls) >= 7, "rest")
+    async with working(sqlite_store, serving(channel), poll=timedelta(milliseconds=400), doorbell=pauses):
+        await until_async(lambda: len(pauses.asked) >= 7, "rest")
         given_due_delivery(sqlite, to="test:a")
-        await until_async(lambda: len(channel.sent) == 1, "the delivery", seconds=3)
-        begun, before = time.monotonic(), watched.calls.count("start")
-        await until_async(lambda: watched.calls.count("start") >= before + 3, "quick looks")
+        await until_async(lambda: len(channel.sent) == 1, "the delivery")
+        await until_async(lambda: 80 in pauses.asked[7:], "quick looks")
 
-    assert time.monotonic() - begun < 0.4
+    assert pauses.asked[pauses.asked.index(10, 7) :][:4] == [10, 20, 40, 80]
 
 
 async def test_a_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
