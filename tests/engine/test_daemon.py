@@ -18,6 +18,7 @@ from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observe.facts import Begun, Fact, LeasesLost, Settled, Stopped
 from sendonce.stores.ports import Store
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, after, given_many, serving
+from tests.processes import until
 from tests.stores.databases import Database, SqliteDatabase
 
 
@@ -59,16 +60,16 @@ async def test_it_works_until_idle_and_leaves_nothing_open(database: Database) -
 async def test_a_channel_that_blocks_the_loop_for_longer_than_the_lease_keeps_its_leases(database: Database) -> None:
     given_many(database, 3)
     facts: list[Fact] = []
+    lease = timedelta(seconds=3)
 
     async def block() -> Outcome:
-        time.sleep(1.8)  # noqa: ASYNC251
+        over_at = time.monotonic() + 1.1 * lease.total_seconds()
+        until(lambda: time.monotonic() > over_at, "the end of the lease, had nobody renewed it")
         return Delivered()
 
     channel = Told(block, Delivered())
     policy = replace(QUICK, timeout=timedelta(milliseconds=200))
-    stopped = await run(
-        parts_of(database._connect, serving(channel), facts, policy, lease=timedelta(seconds=1), concurrency=3)
-    )
+    stopped = await run(parts_of(database._connect, serving(channel), facts, policy, lease=lease, concurrency=3))
 
     late = sum(fact.late for fact in facts if isinstance(fact, Settled))
     assert (late, stopped.in_doubt) == (0, 0)

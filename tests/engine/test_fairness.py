@@ -209,7 +209,8 @@ async def test_a_destination_that_never_answers_does_not_hold_up_the_others(data
         assert channel.most_at["dead"] <= 4
         assert at_work.worker is not None
     leased = "select count(*) from sendonce_attempts a join sendonce_deliveries d on d.id = a.delivery_id"
-    tried = int(database.one(f"{leased} where d.destination = ?", DEAD))
+    # What was leased at the very end is handed back, and not sent.
+    tried = int(database.one(f"{leased} where d.destination = ? and coalesce(a.error_code, '') <> 'handed_back'", DEAD))
     assert tried == channel.sent_to(DEAD), "what cannot be sent now is not leased"
 
 
@@ -310,10 +311,11 @@ async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: D
     channel = ByHost(dead=Delivered())
     sent: list[float] = []
     channel.scripts["dead"] = [lambda: noted(sent)]
+    begun = asyncio.get_running_loop().time()
     async with working(store, serving(channel), concurrency=20):
         await until_async(lambda: len(sent) == 23, "all of them")
 
-    assert sent[-1] - sent[0] >= 1.0, "the rate is kept: ten may have been saved up"
+    assert sent[-1] - begun >= 1.0, "the rate is kept: ten may have been saved up"
 
 
 async def test_nor_does_it_at_a_place_that_many_share(database: Database, store: Store) -> None:

@@ -224,7 +224,7 @@ async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
 
 async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
-    begun = asyncio.Event()
+    begun, told = asyncio.Event(), asyncio.Event()
 
     async def open_store() -> Store:
         store = await sqlite._connect()
@@ -238,13 +238,14 @@ async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite
 
     async def wait() -> Outcome:
         begun.set()
-        await asyncio.sleep(2)
+        await told.wait()
         return Delivered()
 
     async with running(sqlite, serving(Told(wait), timeout="4s"), open_store) as here:
         await begun.wait()
         while (answer := await here.ask("/livez")).status == 200:
             continue
+        told.set()
 
         assert answer == Answer(503, answer.type, "worker: its loop has ended with an error\n")
         with pytest.raises(StoreError, match="no rights"):

@@ -12,7 +12,7 @@ from sendonce.engine import daemon, retention
 from sendonce.engine.daemon import Parts
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Fact, Pruned, PruningFailed
+from sendonce.observe.facts import Fact, Pruned, PruningFailed, Settled
 from sendonce.stores.ports import Store
 from sendonce.stores.sqlite.store import SqliteStore
 from sendonce.stores.upkeep import Stage
@@ -145,6 +145,7 @@ async def test_a_worker_prunes_by_itself_and_a_long_pass_does_not_hold_up_its_en
     )
     stop = asyncio.Event()
     working = asyncio.create_task(daemon.run(parts, stop=stop))
+    await until_async(lambda: sum(fact.completed for fact in facts if isinstance(fact, Settled)) == 30, "all is sent")
     await until_async(lambda: len(sqlite.rows("events")) < 30, "the first event to go")
     stop.set()
 
