@@ -54,6 +54,7 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Database, receiver: Receiver) -> None:
     report = kill_at_random(database, receiver, random.Random(7), kills=5)
 

@@ -33,6 +33,7 @@ def outlast_the_leases() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.postgres
 async def test_a_restart_under_load_loses_nothing(own_server: Server, receiver: Receiver) -> None:
     modes: tuple[Mode, ...] = ("immediate", "fast", "immediate")

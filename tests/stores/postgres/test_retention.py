@@ -75,7 +75,7 @@ async def test_M13_whoever_opens_a_generation_is_not_waited_for_and_loses_nothin
     with psycopg.connect(database.url) as person:
         person.execute("select id from sendonce_deliveries where id = %s for update", (delivery_id,))
         person.execute(NEXT, (delivery_id,))
-        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 5)
+        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 20)
     again = await store.retain(stage, 0, limit=10, age=NOW)
 
     await store.close()
@@ -92,7 +92,7 @@ async def test_M13_what_somebody_holds_is_left_for_another_time(database: Postgr
 
     with psycopg.connect(database.url) as person:
         person.execute("select id from sendonce_deliveries where id = %s for update", (delivery_id,))
-        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 5)
+        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 20)
 
     await store.close()
     assert step.events == 0
