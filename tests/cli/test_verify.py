@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Refused
@@ -152,10 +153,19 @@ def test_one_that_is_interrupted_says_where_to_go_on(cli: Cli) -> None:
     database = database_of(cli)
     database.publish_many(30)
     ours = "datname = current_database() and pid <> pg_backend_pid() and application_name = 'sendonce'"
-    with sendonce("verify", "--rate", "10/s", database=cli.database) as process:
+    with (
+        psycopg.connect(cli.database) as holding,
+        sendonce("verify", "--rate", "10/s", database=cli.database) as process,
+    ):
+        holding.execute("lock table sendonce_events in access exclusive mode")
+        until(
+            lambda: database.one(f"select count(*) from pg_stat_activity where {ours} and wait_event_type = 'Lock'"),
+            "its first step to have begun",
+        )
+        holding.rollback()
         until(
             lambda: database.one(f"select count(*) from pg_stat_activity where {ours} and xact_start is null"),
-            "its first step",
+            "its first step to be over",
         )
         process.send(signal.SIGINT)
 
