@@ -22,8 +22,11 @@ from sendonce.domain.policies import Policy
 from sendonce.stores.ports import Store
 
 Answer = TypeVar("Answer")
-POLICY = Policy(jitter=0, max_attempts=3)
+# What is to be tried again is not due again while a test looks at it.
+POLICY = Policy(jitter=0, max_attempts=3, first_delay=timedelta(minutes=5), doubt_wait=timedelta(minutes=5))
 LONGEST_RUN = 30.0
+# How a moment ago is worded, on machines that are slow and on others.
+JUST_NOW = r"(just now|\d+s ago)"
 
 
 @dataclass(frozen=True, slots=True)
