@@ -1,5 +1,7 @@
 """One inconsistency for each check, made past the rules; each is one that only this check is to find."""
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -96,7 +98,7 @@ PLANTS: dict[str, tuple[list[str], str]] = {
     "lease_use": (
         [
             "insert into sendonce_leases (id, worker_id, created_at, expires_at, deliveries)"
-            " select 777777, worker_id, created_at - {hours}, expires_at, '{none}' from sendonce_leases"
+            " select 777777, worker_id, created_at - {hours}, expires_at + {hours} / 6, '{none}' from sendonce_leases"
         ],
         "777777",
     ),
@@ -127,17 +129,28 @@ PLANTS: dict[str, tuple[list[str], str]] = {
 def plant(database: Database, ids: dict[str, int], name: str) -> Any:
     """Make the inconsistency; the id that is to be found."""
     statements, answer = PLANTS[name]
-    with without_rules(database) as connection:
+    do(database, ids, statements)
+    return id_of(database, ids, answer)
+
+
+def do(database: Database, ids: dict[str, int], statements: Sequence[str], on: Any = None) -> None:
+    """Make these changes past the rules, on a connection of their own unless one is given."""
+    with nullcontext(on) if on is not None else without_rules(database) as connection:
         for statement in statements:
             connection.execute(_spelled(database, ids, statement))
+
+
+def id_of(database: Database, ids: dict[str, int], answer: str) -> int:
+    """A number, the id of a delivery of the scene, or what a query says."""
     text = _spelled(database, ids, answer)
-    return database.one(text) if text.startswith("select") else int(text)
+    return int(text) if text.isdecimal() else int(database.one(text))
 
 
 def _spelled(database: Database, ids: dict[str, int], text: str) -> str:
     on_postgres = isinstance(database, PostgresDatabase)
     text = text.replace("{hours}", "interval '3 hours'" if on_postgres else str(3 * HOUR // timedelta(microseconds=1)))
-    text = text.replace("{none}", "{}" if on_postgres else "[]")
+    text = text.replace("{none}", "{[}{]}")
+    text = text.replace("{[}", "{" if on_postgres else "[").replace("{]}", "}" if on_postgres else "]")
     for name in sorted(ids, key=len, reverse=True):
         text = text.replace(f":{name.replace(' ', '_')}", str(ids[name]))
     return text

@@ -23,10 +23,10 @@ AT_ONCE = timedelta(0)
 async def everything(database: Database, store: Store) -> dict[str, int]:
     """Deliveries by what became of them. What is due is last: nothing is claimed after that."""
     await store.register("host:1", "1.0", 10)
-    given_event(database, to="null:gone")
-    await _settle(store, Delivered("gone"))
-    await store.retain(Stage.KEYS, 0, limit=10, age=AT_ONCE)
+    await _removed(database, store)
     made = {"sent": given_due_delivery(database)}
+    for others in ({}, {"tenant": "acme"}, {"type": "memo.other"}):
+        given_event(database, key="same", to="null:a", **others)
     event_id = given_event(database, to=["null:a", "null:b", MAIL])
     made["twins"], made["other"], made["mail"] = sorted(
         row[0] for row in database.execute("select id from sendonce_deliveries where event_id = ?", event_id)
@@ -76,6 +76,18 @@ async def looked(store: Store, *, step: int = 5, again_after: timedelta = AT_ONC
 async def found(store: Store) -> Mapping[str, list[int | str]]:
     """What each check has found in a whole run."""
     return {name: each.found for name, each in (await looked(store)).findings.items()}
+
+
+async def _removed(database: Database, store: Store) -> None:
+    """What retention has taken away: all of two events, the history of another, the content of the last."""
+    given_up = given_due_delivery(database, to="null:gone")
+    await _settle(store, Refused("410"))
+    letter_id = database.one("select id from sendonce_dead_letters where delivery_id = ?", given_up)
+    await store.discard([letter_id], operator="ada", reason="test")
+    for stage in (Stage.KEYS, Stage.HISTORY, Stage.PAYLOADS):
+        given_event(database, to="null:gone", subject="memo", headers={"a": "b"})
+        await _settle(store, Delivered("gone"))
+        await store.retain(stage, 0, limit=10, age=AT_ONCE)
 
 
 EVERY = [check.name for check in CHECKS]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from sendonce.domain.emails import Email
 from sendonce.errors import StoreError
 from sendonce.operations.verify import KEPT_IDS, Place
 from sendonce.stores.ports import Store
@@ -134,7 +135,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_what_an_event_was_recorded_with_is_compared(scene: Scene, store: Store, change: str) -> None:
-    event_id = given_event(scene.database, to=["null:z", MAIL, "null:é"], subject="memo", version=3)
+    mail = Email("eve@example.com", subject="Où ?", text="Chère Ève")
+    event_id = given_event(
+        scene.database, to=["null:z", mail, "null:é"], payload={"où": "là"}, subject="mémo", version=3
+    )
 
     assert await found(store) == {}
     with without_rules(scene.database) as connection:
