@@ -83,6 +83,28 @@ def test_work_that_is_due_while_no_worker_is_alive_is_said(database: Database) -
     assert "no worker is alive, and work has been due for 1h" in found.sentence
 
 
+async def test_work_that_a_worker_will_do_or_that_is_stopped_is_not_said(database: Database) -> None:
+    given_due_delivery(database)
+    store = await database.open()
+    await store.register("one:1", "1", 1)
+    database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at - {hours(database)}")
+
+    with_a_worker = await asyncio.to_thread(examined, database)
+    database.execute("update sendonce_workers set stopped_at = seen_at")
+    await store.stop("all", "", operator="ada", reason=None)
+    stopped = await asyncio.to_thread(examined, database)
+
+    await database.close()
+    assert (with_a_worker, stopped) == ({}, {})
+
+
+def test_work_that_is_not_due_yet_is_not_said(database: Database) -> None:
+    given_due_delivery(database)
+    database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at + {hours(database)}")
+
+    assert examined(database) == {}
+
+
 @pytest.mark.parametrize(("lease", "level"), [(30, None), (15, Level.WARNING), (5, Level.PROBLEM)])
 async def test_a_lease_that_is_short_for_what_sends_take_is_said(
     database: Database, lease: int, level: Level | None

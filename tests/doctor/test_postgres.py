@@ -26,18 +26,40 @@ def our_roles(own: Own) -> Own:
     return own
 
 
-def test_a_server_that_may_lose_everything_is_said(own: Own) -> None:
-    own.set("fsync", "off")
-    until(lambda: own.database.one("select current_setting('fsync')") == "off", "the setting")
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+def test_a_server_that_may_lose_everything_is_said(own: Own, setting: str) -> None:
+    own.set(setting, "off")
+    until(lambda: own.database.one(f"select current_setting('{setting}')") == "off", "the setting")
 
     found = examined(own.database)
 
     assert list(found) == ["durability"]
-    assert found["durability"].sentence.startswith("fsync is off")
+    assert found["durability"].sentence.startswith(f"{setting} is off")
 
 
-def test_commits_that_do_not_wait_for_the_disk_are_said(own: Own) -> None:
-    own.database.execute(f"alter database {own.database.one('select current_database()')} set synchronous_commit = off")
+@pytest.mark.parametrize("setting", ["autovacuum", "track_counts"])
+def test_a_server_that_does_not_vacuum_by_itself_is_said(own: Own, setting: str) -> None:
+    own.set(setting, "off")
+    until(lambda: own.database.one(f"select current_setting('{setting}')") == "off", "the setting")
+
+    assert list(examined(own.database)) == ["autovacuum"]
+
+
+def test_how_another_database_commits_is_not_said(own: Own, own_server: tuple[Server, str]) -> None:
+    server, template = own_server
+    other = server.create_database(template=template)
+    own.database.execute(f"alter database {other} set synchronous_commit = off")
+
+    found = examined(own.database)
+
+    server.drop_database(other)
+    assert found == {}
+
+
+@pytest.mark.parametrize("value", ["off", "local"])
+def test_commits_that_do_not_wait_for_the_disk_are_said(own: Own, value: str) -> None:
+    name = own.database.one("select current_database()")
+    own.database.execute(f"alter database {name} set synchronous_commit = {value}")
 
     found = examined(own.database)
 

@@ -142,9 +142,15 @@ def test_workers_of_two_hosts_are_said(file: SqliteDatabase) -> None:
     assert "one and two" in examined(file)["hosts"].sentence
 
 
-def test_a_clock_that_was_set_back_is_said(file: SqliteDatabase) -> None:
+@pytest.mark.parametrize(("table", "column"), [("deliveries", "created_at"), ("workers", "seen_at")])
+def test_a_clock_that_was_set_back_is_said(file: SqliteDatabase, table: str, column: str) -> None:
+    now = file.microseconds()
     given_due_delivery(file)
-    file.execute("update sendonce_deliveries set created_at = created_at + 3600000000")
+    file.execute(
+        "insert into sendonce_workers (name, version, concurrency, started_at, seen_at) values ('a:1', '1', 1, ?, ?)",
+        now, now,
+    )  # fmt: skip
+    file.execute(f"update sendonce_{table} set {column} = {column} + 3600000000")
 
     assert examined(file)["clock"].sentence.startswith("the database's clock is 1h ahead")
 
