@@ -45,6 +45,21 @@ async def test_a_late_worker_cannot_settle_what_another_one_has_claimed(
     assert (finding.attempt, finding.outcome) == (1, type(outcome).__name__)
 
 
+async def test_a_result_under_another_lease_cannot_settle_the_same_attempt(database: Database, store: Store) -> None:
+    """After a restore the same attempt may be made again, while somebody still has it from before."""
+    given_due_delivery(database)
+    lease = await given_lease(store)
+    before = database.rows("deliveries"), database.rows("attempts")
+
+    late = await settle_with(store, lease._replace(id=lease.id + 1), Delivered("old"))
+    after = database.rows("deliveries"), database.rows("attempts")
+    good = await settle_with(store, lease, Delivered("new"))
+
+    assert (late, good) == ([Verdict.LATE], [Verdict.APPLIED])
+    assert after == before
+    assert [row["notification_id"] for row in database.rows("deliveries")] == ["new"]
+
+
 async def test_a_late_delivered_for_a_waiting_delivery_completes_the_next_attempt_without_sending(
     database: Database, store: Store
 ) -> None:
