@@ -1,13 +1,15 @@
 """A crash leaves what a killed worker leaves, at every point that a drain comes to and on every kind of connection."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from sendonce import ConfigError, Delivered, Unknown, testing
 from sendonce.channels import Channels, Message, Outcome
-from sendonce.checkpoints import POINTS
+from sendonce.checkpoints import POINTS, checkpoint
 from sendonce.testing.box import Box
+from sendonce.testing.crashing import Crash
 from tests.outbox.callers import Caller
 from tests.testing.recording import HOOK, MAIL, publish
 
@@ -195,6 +197,60 @@ def test_a_point_that_is_not_there_is_an_error_that_names_all(connection: Any) -
     named = "no point 'lunch' to crash at; there are: after_claim, before_look_up, "
     with pytest.raises(ConfigError, match=named), box.crash("lunch"):
         pass
+
+
+@pytest.mark.parametrize("point", ["before_renew", "keeper.before_renew"])
+def test_a_point_that_no_drain_comes_to_is_not_there(connection: Any, point: str) -> None:
+    box = testing.outbox(connection)
+
+    with pytest.raises(ConfigError, match=f"no point '{point}' to crash at"), box.crash(point):
+        pass
+
+
+async def test_a_crash_cuts_off_the_database_and_ends_the_engine() -> None:
+    crash, cuts = Crash("after_send"), list[str]()
+    engine: asyncio.Task[object] = asyncio.create_task(asyncio.Event().wait())
+    crash.arm(engine, lambda: cuts.append("cut"))
+    try:
+        checkpoint("sender.before_send")
+        with pytest.raises(asyncio.CancelledError):
+            checkpoint("sender.after_send")
+    finally:
+        crash.disarm()
+
+    await asyncio.wait([engine], timeout=5)
+    assert (cuts, engine.cancelled(), crash.has_happened) == (["cut"], True, True)
+
+
+async def test_a_drain_that_is_cancelled_has_not_crashed(connection: Any) -> None:
+    channels, begun = Channels(), asyncio.Event()
+
+    @channels.channel("sms")
+    async def send(message: Message, *, timeout: float) -> Outcome:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    box = await testing.aoutbox(connection, channels=channels)
+    publish(connection, to="sms:1")
+
+    async def cancelled() -> None:
+        with box.crash("after_send"):
+            await box.adrain()
+
+    drain = asyncio.create_task(cancelled())
+    await asyncio.wait_for(begun.wait(), 5)
+    drain.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await drain
+
+
+def test_a_crash_of_the_tests_own_is_not_taken_for_ours(connection: Any) -> None:
+    box = testing.outbox(connection)
+
+    with pytest.raises(testing.Crashed, match="mine"), box.crash("after_send"):
+        raise testing.Crashed("mine")
 
 
 def test_a_point_that_was_not_reached_fails_the_test(connection: Any) -> None:
