@@ -1,6 +1,7 @@
 """Signatures that the standard's own package accepts, and ours that accepts the standard's."""
 
 import base64
+import hmac
 from datetime import UTC, datetime
 
 import pytest
@@ -73,6 +74,19 @@ class TestVerifying:
     @pytest.mark.parametrize(("late", "is_good"), [(0, True), (300, True), (-300, True), (301, False), (-301, False)])
     def test_old_and_future_ones_are_not(self, late: int, is_good: bool) -> None:
         assert verify([KEY], headers(KEY), BODY, now=NOW + late) is is_good
+
+    def test_every_pair_is_compared_in_constant_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        other, compared = key_of(new_secret()), list[bool]()
+        compare = hmac.compare_digest
+
+        def counted(one: bytes, two: bytes) -> bool:
+            compared.append(compare(one, two))
+            return compared[-1]
+
+        monkeypatch.setattr("sendonce.channels.signing.hmac.compare_digest", counted)
+
+        assert verify([KEY, other], headers(KEY, other), BODY, now=NOW)
+        assert compared == [True, False, False, True]
 
     def test_without_headers_nothing_is(self) -> None:
         assert not verify([KEY], {}, BODY, now=NOW)
