@@ -154,6 +154,10 @@ PROMISED: tuple[Promise, ...] = (
             "stores/test_races.py::test_pause_and_resume_racing_a_publish_and_a_worker_forget_nothing",
             "stores/test_races.py::test_stop_and_resume_racing_workers_forget_nothing",
             "stores/postgres/test_parking.py::test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten",
+            "stores/test_stopping.py::test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on",
+            "stores/test_stopping.py::test_a_stop_of_all_claims_nothing_and_resume_goes_on",
+            "stores/test_rooms.py::test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent",
+            "stores/test_rooms.py::test_a_subscription_with_a_rate_waits_for_its_tokens",
         ),
     ),
     Promise(
@@ -224,6 +228,8 @@ PROMISED: tuple[Promise, ...] = (
         (
             "attack/test_secrets.py::test_a_worker_in_every_trouble_tells_no_secret",
             "attack/test_secrets.py::test_no_option_wants_a_secret_as_a_word",
+            "cli/test_database.py::test_a_password_is_never_printed_when_the_address_is_broken",
+            "engine/test_sender.py::test_a_channel_that_raises_may_have_sent",
         ),
     ),
 )
