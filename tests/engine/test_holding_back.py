@@ -1,4 +1,4 @@
-"""A running worker and the operators: stop and resume, pause and resume, within a second."""
+"""A running worker and the operators: stop and resume, pause and resume, at once or within a second."""
 
 import asyncio
 import time
