@@ -24,8 +24,8 @@ POSTGRES = ExaminedPostgres(
     has_autovacuum=True, is_read_only=False, most_connections=97, used_connections=1, sees_everybody=True,
 )  # fmt: skip
 SQLITE = ExaminedSqlite(
-    version=2, known_version=2, work=WORK, journal_mode="wal", size=MEGABYTE, wal_size=0, free_space=10**12, pages=1,
-    most_pages=100, file_system="ext4", is_writable=True,
+    version=2, known_version=2, work=WORK, journal_mode="wal", size=MEGABYTE, wal_size=0, free_space=10**12,
+    file_system="ext4", is_writable=True,
 )  # fmt: skip
 
 Said = tuple[str, Level] | None
@@ -141,8 +141,6 @@ FILES: dict[str, tuple[dict[str, Any], Said]] = {
     "a disk with room": ({"free_space": 1024 * MEGABYTE}, None),
     "a disk with little room": ({"free_space": 1024 * MEGABYTE - 1}, ("space", Level.WARNING)),
     "a full disk": ({"free_space": 100 * MEGABYTE - 1}, ("space", Level.PROBLEM)),
-    "nine tenths of the pages": ({"pages": 90}, None),
-    "more of the pages": ({"pages": 91}, ("pages", Level.PROBLEM)),
     "not writable": ({"is_writable": False}, ("file", Level.PROBLEM)),
     "one host": ({"work": replace(WORK, workers=(WORKER, replace(WORKER, name="one:2")))}, None),
     "two hosts": ({"work": replace(WORK, workers=(WORKER, replace(WORKER, name="two:1")))}, ("hosts", Level.PROBLEM)),

@@ -5,7 +5,6 @@ import os
 import sqlite3
 from collections import namedtuple
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,14 +110,6 @@ def test_a_disk_that_is_nearly_full_is_said(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**12, 0, free * 2**20))
 
     assert {name: each.level for name, each in examined(file).items()} == {"space": level}
-
-
-def test_a_file_that_has_nearly_all_its_pages_is_said(file: SqliteDatabase) -> None:
-    facts = asyncio.run(examining.examine(file.url))
-
-    found = {each.name: each.level for each in doctor_sqlite.diagnose(replace(facts, most_pages=facts.pages), LIMITS)}
-
-    assert found["pages"] is Level.PROBLEM
 
 
 def test_a_file_system_of_the_network_is_said(

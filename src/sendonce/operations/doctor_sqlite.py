@@ -7,7 +7,6 @@ from sendonce.stores.examining import ExaminedSqlite, Work
 MEGABYTE = 2**20
 LITTLE_SPACE, NO_SPACE = 1024 * MEGABYTE, 100 * MEGABYTE
 LARGE_WAL = 100 * MEGABYTE
-FULL_PART = 0.9
 # Their locks do not hold between machines, or not surely.
 _REMOTE = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph", "afs", "lustre")
 
@@ -20,7 +19,6 @@ def diagnose(examined: ExaminedSqlite, limits: Limits) -> list[Diagnosis]:
         _integrity(examined),
         *([_references(examined)] if examined.version else []),
         _space(examined),
-        _pages(examined),
         _place(examined),
         *([_hosts(examined.work)] if examined.work else []),
     ]
@@ -74,14 +72,6 @@ def _space(examined: ExaminedSqlite) -> Diagnosis:
     if examined.free_space < LITTLE_SPACE:
         return warning("space", said, "make room, or run: sendonce prune")
     return ok("space", said)
-
-
-def _pages(examined: ExaminedSqlite) -> Diagnosis:
-    part = examined.pages / examined.most_pages
-    said = f"{part:.0%} of the pages that its settings allow are used"
-    if part > FULL_PART:
-        return problem("pages", said, "raise pragma max_page_count where it is set, or run: sendonce prune")
-    return ok("pages", said)
 
 
 def _place(examined: ExaminedSqlite) -> Diagnosis:

@@ -92,8 +92,6 @@ class ExaminedSqlite(Examined):
     size: int
     wal_size: int
     free_space: int
-    pages: int
-    most_pages: int
     file_system: str
     is_writable: bool
     damage: tuple[str, ...] = ()

@@ -57,8 +57,6 @@ def _examine(path: str, check_seconds: float) -> ExaminedSqlite:
             size=os.path.getsize(path),
             wal_size=wal.stat().st_size if wal.exists() else 0,
             free_space=shutil.disk_usage(folder).free,
-            pages=look.at(lambda one: int(_one(one, "pragma page_count")), 0),
-            most_pages=look.at(lambda one: int(_one(one, "pragma max_page_count")), 1),
             file_system=_file_system(Path(path).resolve()),
             is_writable=os.access(path, os.W_OK) and os.access(folder, os.W_OK),
             was_checked=was_checked,
