@@ -83,6 +83,19 @@ def test_work_that_is_due_while_no_worker_is_alive_is_said(database: Database) -
     assert "no worker is alive, and work has been due for 1h" in found.sentence
 
 
+async def test_a_worker_that_was_not_seen_for_long_is_not_alive(database: Database) -> None:
+    given_due_delivery(database)
+    store = await database.open()
+    await store.register("one:1", "1", 1)
+    await database.close()
+    database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at - {hours(database)}")
+    database.execute(f"update sendonce_workers set seen_at = seen_at - {hours(database)}")
+
+    found = await asyncio.to_thread(examined, database)
+
+    assert found["workers"].level is Level.PROBLEM
+
+
 async def test_work_that_a_worker_will_do_or_that_is_stopped_is_not_said(database: Database) -> None:
     given_due_delivery(database)
     store = await database.open()

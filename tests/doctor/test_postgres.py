@@ -1,8 +1,13 @@
 """What can be wrong with a PostgreSQL, on a real one that it is wrong with."""
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,8 +16,9 @@ from sendonce.compose import examine
 from sendonce.operations import doctor_postgres
 from sendonce.operations.doctor import Level
 from sendonce.stores.postgres import grants
+from tests.crash.clocks import MovedClock
 from tests.doctor.conftest import LIMITS, Own, examined
-from tests.processes import until
+from tests.processes import ROOT, until
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 
@@ -233,3 +239,16 @@ def test_a_database_without_our_tables_is_said(own_server: tuple[Server, str]) -
     found = examined(PostgresDatabase(server.dsn("postgres")))
 
     assert {name: each.to_do for name, each in found.items()} == {"schema": "run: sendonce migrate"}
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(3630, "behind"), (-3630, "ahead of")])
+def test_a_clock_that_is_not_the_servers_is_said(own: Own, tmp_path: Path, seconds: int, said: str) -> None:
+    moved = MovedClock(tmp_path / "clock", seconds).environment
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "sendonce", "doctor"], cwd=ROOT, capture_output=True, text=True, timeout=30,
+        env={**os.environ, **moved, "SENDONCE_DATABASE": own.database.url},
+    )  # fmt: skip
+
+    assert ran.returncode == 1, ran.stderr
+    assert re.search(f"problem  clock: the database's clock is 1h.* {said} this machine's", ran.stdout), ran.stdout
