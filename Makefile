@@ -12,10 +12,10 @@ TO_SERVE := $(VENV)/.ready-to-serve
 TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
-.PHONY: help run memos reviews webhooks test quick check format bench soak clean
+.PHONY: help run memos reviews webhooks test test-more quick check format bench soak clean
 
 help: ## Say what can be made (this)
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(TO_RUN) ## From nothing to a demonstration on SQLite, no server needed
 	@$(BIN)/sendonce demo
@@ -32,8 +32,11 @@ webhooks: $(TO_SERVE) ## The webhook application
 test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+test-more: $(TO_DEVELOP) ## The full matrices: failover, poolers, other Pythons, the lowest versions
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m more
+
 quick: $(TO_DEVELOP) ## The domain and SQLite only, in seconds
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not slow" -k "not postgres"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not more and not slow" -k "not postgres"
 
 check: $(TO_DEVELOP) ## Format, lint, types, import contracts
 	$(BIN)/python -m ruff format --check $(SOURCES)

@@ -42,7 +42,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.option.markexpr == "not soak":
+    if config.option.markexpr == "not soak and not more":
         told = [report for each in terminalreporter.stats.values() for report in each]
         for line in over_budget(seconds_by_suite(each for each in told if isinstance(each, pytest.TestReport))):
             terminalreporter.write_line(line)

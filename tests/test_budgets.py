@@ -1,4 +1,4 @@
-"""Every suite has a budget, and together they leave `make test` within its 12 minutes."""
+"""Every suite has a budget, and together they leave `make test` within its 16 minutes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tests.budgets import BUDGETS, over_budget, seconds_by_suite
 from tests.processes import ROOT
 
-RUN_SECONDS = 12 * 60
+RUN_SECONDS = 16 * 60
 WORKERS = 2
 # Run by hand, or what others stand on.
 WITHOUT = {"benchmarks"}

@@ -1,0 +1,7 @@
+-- What an attack on the second version showed to be missing: moments, names and rules. Columns are nullable and have no
+-- default, so that adding them takes moments, and programs of the version before go on.
+
+-- A moment before which a delivery in doubt is neither asked about nor sent, by anybody.
+alter table sendonce_deliveries add column not_before timestamptz;
+comment on column sendonce_deliveries.not_before is
+  'While it is in doubt: the moment before which it is neither asked about nor sent';
