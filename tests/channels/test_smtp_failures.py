@@ -8,7 +8,7 @@ import pytest
 
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.emails import Attachment, Email
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown, fault_of
 from tests.channels.contract import ChannelContract
 from tests.channels.mail_servers import (
     CLOSE,
@@ -23,53 +23,56 @@ from tests.channels.mail_servers import (
 )
 from tests.channels.troubles import NO_SUCH_HOST, free_port, never_accepting, server_context
 
-ANSWERS: list[tuple[str, str, type[Outcome], str]] = [
+ANSWERS: list[tuple[str, str, type[Outcome], str, Fault]] = [
     # greylisting and the other temporary answers: again later
-    ("RCPT", "450 4.2.0 greylisted", Failed, "smtp_450"),
-    ("RCPT", "451 4.7.1 greylisted, try again in 300 seconds", Failed, "smtp_451"),
-    ("RCPT", "452 4.2.2 mailbox full", Failed, "smtp_452"),
-    ("RCPT", "421 4.3.2 shutting down", Failed, "smtp_421"),
-    ("MAIL", "421 4.7.0 too many mails", Failed, "smtp_421"),
-    ("MAIL", "451 4.3.0 busy", Failed, "smtp_451"),
-    ("DATA", "451 4.3.0 busy", Failed, "smtp_451"),
-    (".", "451 4.3.0 busy", Failed, "smtp_451"),
-    (".", "452 4.3.1 disk full", Failed, "smtp_452"),
-    (".", "421 4.3.2 shutting down", Failed, "smtp_421"),
+    ("RCPT", "450 4.2.0 greylisted", Failed, "smtp_450", Fault.RECIPIENT),
+    ("RCPT", "451 4.7.1 greylisted, try again in 300 seconds", Failed, "smtp_451", Fault.RECIPIENT),
+    ("RCPT", "452 4.2.2 mailbox full", Failed, "smtp_452", Fault.RECIPIENT),
+    ("RCPT", "421 4.3.2 shutting down", Failed, "smtp_421", Fault.CHANNEL),
+    ("MAIL", "421 4.7.0 too many mails", Failed, "smtp_421", Fault.CHANNEL),
+    ("MAIL", "451 4.3.0 busy", Failed, "smtp_451", Fault.DESTINATION),
+    ("DATA", "451 4.3.0 busy", Failed, "smtp_451", Fault.DESTINATION),
+    (".", "451 4.3.0 busy", Failed, "smtp_451", Fault.DESTINATION),
+    (".", "452 4.3.1 disk full", Failed, "smtp_452", Fault.DESTINATION),
+    (".", "421 4.3.2 shutting down", Failed, "smtp_421", Fault.CHANNEL),
     # the recipient and the content: never
-    ("RCPT", "550 5.1.1 no such mailbox", Refused, "smtp_550"),
-    ("RCPT", "551 5.1.6 has moved", Refused, "smtp_551"),
-    ("RCPT", "553 5.1.3 not an address", Refused, "smtp_553"),
-    ("RCPT", "550 5.7.1 rejected by policy", Refused, "smtp_550"),
-    ("RCPT", "501 5.1.3 bad address syntax", Refused, "smtp_501"),
-    ("MAIL", "552 5.3.4 too large", Refused, "smtp_552"),
-    ("DATA", "554 5.5.1 no valid recipients", Refused, "smtp_554"),
-    (".", "554 5.7.1 looks like spam", Refused, "smtp_554"),
-    (".", "552 5.3.4 too large", Refused, "smtp_552"),
+    ("RCPT", "550 5.1.1 no such mailbox", Refused, "smtp_550", Fault.RECIPIENT),
+    ("RCPT", "551 5.1.6 has moved", Refused, "smtp_551", Fault.RECIPIENT),
+    ("RCPT", "553 5.1.3 not an address", Refused, "smtp_553", Fault.RECIPIENT),
+    ("RCPT", "550 5.7.1 rejected by policy", Refused, "smtp_550", Fault.RECIPIENT),
+    ("RCPT", "501 5.1.3 bad address syntax", Refused, "smtp_501", Fault.RECIPIENT),
+    ("MAIL", "552 5.3.4 too large", Refused, "smtp_552", Fault.RECIPIENT),
+    ("DATA", "554 5.5.1 no valid recipients", Refused, "smtp_554", Fault.RECIPIENT),
+    (".", "554 5.7.1 looks like spam", Refused, "smtp_554", Fault.RECIPIENT),
+    (".", "552 5.3.4 too large", Refused, "smtp_552", Fault.RECIPIENT),
     # ours: nobody's mail is given up for it
-    ("greeting", "554 5.7.1 you are blocked", Deferred, "our_server"),
-    ("greeting", "421 4.3.2 too many connections", Deferred, "our_server"),
-    ("EHLO", "550 5.7.1 who are you", Deferred, "our_server"),
-    ("MAIL", "530 5.7.0 authentication required", Deferred, "our_credentials"),
-    ("MAIL", "535 5.7.8 authentication failed", Deferred, "our_credentials"),
-    ("MAIL", "550 5.7.1 sender not allowed", Deferred, "our_account"),
-    ("MAIL", "553 5.7.1 sender address rejected: not owned by user", Deferred, "our_account"),
-    ("MAIL", "503 5.5.1 bad sequence", Deferred, "our_server"),
-    ("RCPT", "530 5.7.0 must issue STARTTLS first", Deferred, "our_credentials"),
-    ("RCPT", "554 5.7.1 <ada@example.com>: Relay access denied", Deferred, "our_account"),
-    ("RCPT", "550 relay not permitted", Deferred, "our_account"),
-    ("RCPT", "550 5.4.5 Daily user sending limit exceeded", Deferred, "our_account"),
-    (".", "550 5.7.60 no permission to send as this sender", Deferred, "our_account"),
+    ("greeting", "554 5.7.1 you are blocked", Deferred, "our_server", Fault.CHANNEL),
+    ("greeting", "421 4.3.2 too many connections", Deferred, "our_server", Fault.CHANNEL),
+    ("EHLO", "550 5.7.1 who are you", Deferred, "our_server", Fault.CHANNEL),
+    ("MAIL", "530 5.7.0 authentication required", Deferred, "our_credentials", Fault.CHANNEL),
+    ("MAIL", "535 5.7.8 authentication failed", Deferred, "our_credentials", Fault.CHANNEL),
+    ("MAIL", "550 5.7.1 sender not allowed", Deferred, "our_account", Fault.OURS),
+    ("MAIL", "553 5.7.1 sender address rejected: not owned by user", Deferred, "our_account", Fault.OURS),
+    ("MAIL", "503 5.5.1 bad sequence", Deferred, "our_server", Fault.OURS),
+    ("RCPT", "530 5.7.0 must issue STARTTLS first", Deferred, "our_credentials", Fault.CHANNEL),
+    ("RCPT", "554 5.7.1 <ada@example.com>: Relay access denied", Deferred, "our_account", Fault.OURS),
+    ("RCPT", "550 relay not permitted", Deferred, "our_account", Fault.OURS),
+    ("RCPT", "550 5.4.5 Daily user sending limit exceeded", Deferred, "our_account", Fault.OURS),
+    (".", "550 5.7.60 no permission to send as this sender", Deferred, "our_account", Fault.OURS),
 ]
 
 
 @pytest.mark.requirement("R14")
 @pytest.mark.requirement("R15")
-@pytest.mark.parametrize(("step", "answer", "kind", "code"), ANSWERS)
-async def test_R14_R15_what_an_answer_means(step: str, answer: str, kind: type[Outcome], code: str) -> None:
+@pytest.mark.parametrize(("step", "answer", "kind", "code", "fault"), ANSWERS)
+async def test_R14_R15_what_an_answer_means(
+    step: str, answer: str, kind: type[Outcome], code: str, fault: Fault
+) -> None:
     async with scripted({step: answer}) as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(), timeout=5)
 
     assert (type(outcome), getattr(outcome, "code", None)) == (kind, code)
+    assert fault_of(outcome) is fault
     if step not in ("greeting", "EHLO"):
         assert getattr(outcome, "response", None) == answer
 
@@ -81,6 +84,7 @@ async def test_before_the_final_dot_nothing_was_sent(step: str, how: str) -> Non
         outcome = await channel.send(mail_message(), timeout=0.5)
 
     assert isinstance(outcome, Failed)
+    assert fault_of(outcome) is (Fault.RECIPIENT if (step, how) == ("RCPT", STALL) else Fault.CHANNEL)
     assert server.mails == []
 
 
@@ -90,6 +94,7 @@ async def test_after_the_final_dot_nobody_knows(how: str) -> None:
         outcome = await channel.send(mail_message(), timeout=0.5)
 
     assert isinstance(outcome, Unknown)
+    assert fault_of(outcome) is Fault.CHANNEL
     assert len(server.mails) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.engine import waiting
 from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import REMEMBERED, Fairness, Lanes
@@ -171,7 +171,9 @@ class TestBreakers:
 
         assert written.tripped == []
 
-    @pytest.mark.parametrize("outcome", [Deferred("no_channel"), Deferred("lease_too_short"), Unknown("stopped")])
+    @pytest.mark.parametrize(
+        "outcome", [Deferred("no_channel", fault=Fault.OURS), Unknown("stopped", fault=Fault.OURS)]
+    )
     async def test_what_is_not_the_other_sides_fault_does_not_count(self, outcome: Outcome) -> None:
         written = Written()
         breakers = self.breakers(written)
@@ -180,6 +182,27 @@ class TestBreakers:
         await breakers.apply()
 
         assert written.tripped == []
+
+    async def test_one_recipients_failures_do_not_stop_a_channel(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        for number in range(9):
+            address = f"mailto:{number}@b.c"
+            breakers.note(a_claim(destination=address, address=address), Failed("smtp_450", fault=Fault.RECIPIENT))
+            breakers.note(a_claim(destination=address, address=address), Failed("smtp_451"))
+        await breakers.apply()
+
+        assert written.tripped == []
+
+    async def test_a_channels_own_failures_stop_it(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        for number in range(9):
+            address = f"mailto:{number}@b.c"
+            breakers.note(a_claim(destination=address, address=address), Failed("smtp_421", fault=Fault.CHANNEL))
+        await breakers.apply()
+
+        assert written.tripped == ["place:mailto"]
 
     async def test_failures_are_not_counted_for_ever(self) -> None:
         breakers = self.breakers(Written())

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from sendonce.domain.attempts import Report
-from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.engine import sender as sender_module
 from sendonce.engine.attempting import Attempting
@@ -153,7 +153,11 @@ async def test_a_channel_that_answers_when_it_is_cut_off_is_believed_and_its_slo
             await made.reported(count)
         outcomes = await made.reported(3)
 
-    assert outcomes == [Delivered("just in time"), Unknown("channel_error", "CancelledError"), Delivered("next")]
+    assert outcomes == [
+        Delivered("just in time"),
+        Unknown("channel_error", "CancelledError", fault=Fault.CHANNEL),
+        Delivered("next"),
+    ]
 
 
 async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:

@@ -12,7 +12,7 @@ from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
 from sendonce.channels.header_names import is_ours
 from sendonce.channels.protocol import Message
 from sendonce.channels.signing import sign
-from sendonce.domain.outcomes import Deferred
+from sendonce.domain.outcomes import Deferred, Fault
 from sendonce.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -38,9 +38,10 @@ async def post(
     try:
         context = context_of(certificate, ca) if certificate or ca else None
     except ConfigError as error:
-        return Deferred("our_credentials", str(error))
+        return Deferred("our_credentials", str(error), fault=Fault.OURS)
     if not _VALUE.fullmatch(message.credentials.bearer or ""):
-        return Deferred("our_credentials", "the subscription's bearer secret is more than one line")
+        text = "the subscription's bearer secret is more than one line"
+        return Deferred("our_credentials", text, fault=Fault.OURS)
     body = message.body.encode()
     stamped = _stamped(message, body, keys)
     given = _given(message, headers)

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TypeAlias
+
+
+class Fault(StrEnum):
+    """Whose fault it is that an attempt did not deliver."""
+
+    RECIPIENT = "recipient"
+    DESTINATION = "destination"
+    CHANNEL = "channel"
+    OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,7 @@ class Refused:
     code: str
     message: str = ""
     response: str | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class Failed:
     message: str = ""
     retry_after: timedelta | None = None
     response: str | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,7 @@ class Unknown:
     code: str
     message: str = ""
     response: str | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,41 @@ class Deferred:
     message: str = ""
     again_in: timedelta | None = None
     response: str | None = None
+    fault: Fault | None = None
 
 
 # What becomes of an attempt whose lease is over before its result is written.
-LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending")
+LEASE_EXPIRED = Unknown("lease_expired", "the worker stopped answering while it was sending", fault=Fault.OURS)
 
 Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferred
+
+
+def is_our_own(outcome: Outcome) -> bool:
+    """Whether it waits for us and not for the other side: a wrong password, an unreadable secret, no channel."""
+    if not isinstance(outcome, Deferred):
+        return False
+    return outcome.fault is Fault.OURS or outcome.code.startswith("our_")
+
+
+def fault_of(outcome: Outcome) -> Fault | None:
+    """Whose fault it is; None when it arrived. Where a channel does not say: the destination's, with `our_` its own."""
+    if isinstance(outcome, Delivered | Accepted):
+        return None
+    if outcome.fault is not None:
+        return outcome.fault
+    return Fault.CHANNEL if is_our_own(outcome) else Fault.DESTINATION
+
+
+def counts_for_breaker(outcome: Outcome, *, of_channel: bool) -> bool:
+    """Whether a breaker counts it as a failure.
+
+    The breaker of a whole channel (`of_channel`) counts the channel's own faults only: what one recipient or one
+    destination does to its messages stops nobody else's. What was refused was answered.
+    """
+    if isinstance(outcome, Delivered | Accepted | Refused):
+        return False
+    fault = fault_of(outcome)
+    return fault is Fault.CHANNEL or (fault is Fault.DESTINATION and not of_channel)
 
 
 # What an attempt says that has asked and not sent.
@@ -93,6 +135,7 @@ class NoAnswer:
     code: str
     message: str = ""
     again_in: timedelta | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)

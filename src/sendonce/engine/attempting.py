@@ -19,6 +19,7 @@ from sendonce.domain.outcomes import (
     Deferred,
     Delivered,
     Failed,
+    Fault,
     Found,
     NoAnswer,
     NotFound,
@@ -28,13 +29,17 @@ from sendonce.domain.outcomes import (
 )
 from sendonce.domain.policies import IfUnsure, Policy
 
-HELD = Unknown("held", "it may have been sent, nobody can be asked, and the policy is to hold it for a person")
-EXPIRED = Deferred("expired", "its deadline has passed")
-SPENT = Failed("not_found", "the receiver does not have it, and the attempts are used up")
-TOO_LATE = Deferred("lease_too_short", "too little of the lease was left to send it")
-NO_ID = Unknown("no_provider_id", "the receiver can be asked, but gave no id for it: it will be asked")
-REMOVED = Refused("subscription_removed", "the subscription was removed")
-GONE = Refused("content_gone", "its content was erased before it could be sent")
+HELD = Unknown(
+    "held", "it may have been sent, nobody can be asked, and the policy is to hold it for a person", fault=Fault.OURS
+)
+EXPIRED = Deferred("expired", "its deadline has passed", fault=Fault.OURS)
+SPENT = Failed("not_found", "the receiver does not have it, and the attempts are used up", fault=Fault.OURS)
+TOO_LATE = Deferred("lease_too_short", "too little of the lease was left to send it", fault=Fault.OURS)
+NO_ID = Unknown(
+    "no_provider_id", "the receiver can be asked, but gave no id for it: it will be asked", fault=Fault.OURS
+)
+REMOVED = Refused("subscription_removed", "the subscription was removed", fault=Fault.OURS)
+GONE = Refused("content_gone", "its content was erased before it could be sent", fault=Fault.OURS)
 
 
 class Keyring(Protocol):
@@ -74,7 +79,8 @@ class Attempting:
             return Attempted(hopeless)
         channel = self._channels.find(claim.address)
         if channel is None:
-            return Attempted(Deferred("no_channel", f"this worker has no channel for {scheme_of(claim.address)}:"))
+            text = f"this worker has no channel for {scheme_of(claim.address)}:"
+            return Attempted(Deferred("no_channel", text, fault=Fault.OURS))
         credentials = await self._credentials(claim)
         if isinstance(credentials, Deferred):
             return Attempted(credentials)
@@ -121,7 +127,7 @@ async def ask(
         return _unsure(claim, policy)
     left = seconds(policy)
     if left <= 0:
-        return Known(Deferred("lease_too_short", "too little of the lease was left to ask"))
+        return Known(Deferred("lease_too_short", "too little of the lease was left to ask", fault=Fault.OURS))
     checkpoint("sender.before_look_up")
     answer = await channel.look_up(message, timeout=left)
     checkpoint("sender.after_look_up")
@@ -129,14 +135,15 @@ async def ask(
         case Found(notification_id, sent_at):
             id = notification_id or claim.notification_id or message.token
             return Known(_checked(Delivered(id, response=FOUND, sent_at=sent_at)), answered="found")
-        case NoAnswer(code, text, again_in):
-            return Known(_checked(Deferred(code, text, again_in)), answered="no_answer")
+        case NoAnswer(code, text, again_in, fault):
+            return Known(_checked(Deferred(code, text, again_in, fault=fault)), answered="no_answer")
         case NotFound():
             spent = is_spent(claim.attempt_count, claim.deferred_count, policy)
             return Known(SPENT if spent else None, cleared=True, answered="not_found")
         case CannotTell(is_safe_to_repeat=is_safe):
             return (Known(None) if is_safe else _unsure(claim, policy))._replace(answered="cannot_tell")
-    return Known(Deferred("bad_look_up", f"the channel answered a look-up with {type(answer).__name__}"))
+    text = f"the channel answered a look-up with {type(answer).__name__}"
+    return Known(Deferred("bad_look_up", text, fault=Fault.CHANNEL))
 
 
 def _unsure(claim: Claim, policy: Policy) -> Known:
@@ -169,7 +176,7 @@ def _checked(outcome: object) -> Outcome:
             return replace(outcome, again_in=None)
         case Delivered() | Accepted() | Refused() | Failed() | Unknown() | Deferred():
             return outcome
-    return Unknown("bad_outcome", f"the channel answered with {type(outcome).__name__}")
+    return Unknown("bad_outcome", f"the channel answered with {type(outcome).__name__}", fault=Fault.CHANNEL)
 
 
 def _is_likely(moment: object) -> bool:

@@ -6,15 +6,19 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of
 from sendonce.domain.limits import has_host
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import (
+    Accepted,
+    Deferred,
+    Delivered,
+    Failed,
+    Outcome,
+    Refused,
+    Unknown,
+    counts_for_breaker,
+)
 from sendonce.observe.facts import Emit, Tripped
 from sendonce.stores.ports import RoomStore
 
-# Reasons that say nothing about the other side.
-_OURS = frozenset(
-    {"handed_back", "stopped", "held", "no_channel", "no_secret", "lease_too_short", "expired", "not_found"}
-    | {"connections_busy", "no_provider_id"}
-)
 # Failures are counted for so many rooms at most: each of a million addresses that fail once is not remembered for ever.
 COUNTED = 10_000
 # A breaker that has let out so many at once is not needed any more.
@@ -56,7 +60,9 @@ class Breakers:
                 self._to_trip.pop(room, None)
                 if room in self.known:
                     self._to_ease.add(room)
-            case Failed(code=code) | Unknown(code=code) | Deferred(code=code) if code not in _OURS:
+            case Failed(code=code) | Unknown(code=code) | Deferred(code=code) if counts_for_breaker(
+                outcome, of_channel=room.startswith("place:")
+            ):
                 if len(self._failures) >= COUNTED and room not in self._failures:
                     del self._failures[next(iter(self._failures))]
                 count = self._failures[room] = self._failures.get(room, 0) + 1

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of
-from sendonce.domain.outcomes import Deferred
+from sendonce.domain.outcomes import Deferred, Fault
 from sendonce.errors import StoreBusy
 from sendonce.sealing import Sealer
 from sendonce.stores.ports import SecretStore
@@ -17,11 +17,12 @@ from sendonce.stores.records import SecretRow
 
 LARGEST = 10_000
 AT_ONCE = 1000
-BUSY = Deferred("no_secret", "its secret could not be read now", timedelta(seconds=5))
+BUSY = Deferred("no_secret", "its secret could not be read now", timedelta(seconds=5), fault=Fault.OURS)
 UNREADABLE = Deferred(
     "our_credentials",
     "its secret cannot be read; see the worker's SENDONCE_SECRET_KEYS, and rights",
     timedelta(minutes=1),
+    fault=Fault.OURS,
 )
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sendonce.channels.faults import named
 from sendonce.domain.attempts import Claim, Report
-from sendonce.domain.outcomes import Deferred, Unknown
+from sendonce.domain.outcomes import Deferred, Fault, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Attempting
 from sendonce.engine.leases import HeldLease
@@ -17,9 +17,9 @@ from sendonce.engine.policies import Policies
 WATCH_SECONDS = 0.1
 MARGIN_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
-HANDED_BACK = Deferred("handed_back", "the worker stopped before it was tried", again_in=timedelta(0))
-TIMED_OUT = Unknown("timeout", "no answer in time")
-CUT_OFF = Unknown("stopped", "the worker stopped while it was being sent")
+HANDED_BACK = Deferred("handed_back", "the worker stopped before it was tried", timedelta(0), fault=Fault.OURS)
+TIMED_OUT = Unknown("timeout", "no answer in time", fault=Fault.CHANNEL)
+CUT_OFF = Unknown("stopped", "the worker stopped while it was being sent", fault=Fault.OURS)
 
 
 class _Slot:
@@ -150,9 +150,10 @@ class Sender:
                 return Report(claim, lease.id, CUT_OFF if self._stopped else TIMED_OUT)
             if task is None or task.cancelling():
                 raise
-            return Report(claim, lease.id, Unknown("channel_error", "CancelledError"))  # raised by the channel itself
+            # Raised by the channel itself.
+            return Report(claim, lease.id, Unknown("channel_error", "CancelledError", fault=Fault.CHANNEL))
         except Exception as error:  # a channel's own fault: it may have sent, and its text may hold what is secret
-            return Report(claim, lease.id, Unknown("channel_error", named(error)))
+            return Report(claim, lease.id, Unknown("channel_error", named(error), fault=Fault.CHANNEL))
         finally:
             # Also when the channel has swallowed it: a count left behind would end the slot at a later exception.
             while slot.late and task is not None and task.cancelling():

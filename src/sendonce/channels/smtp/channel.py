@@ -11,7 +11,7 @@ from sendonce.channels.smtp.mime import Letter, compose
 from sendonce.channels.smtp.pool import Pool
 from sendonce.channels.smtp.session import Lost, Ours, Progress
 from sendonce.channels.smtp.settings import SmtpSettings
-from sendonce.domain.outcomes import Deferred, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, ConfigError
 
 # Nobody can be asked about a mail, and a server may take its time for the last answer.
@@ -81,19 +81,24 @@ class SmtpChannel:
 
 def _lost(step: Step, code: str) -> Outcome:
     if step >= Step.FINAL:
-        return Unknown(code, "no valid answer after the whole mail had gone out")
-    return Failed(code, f"no valid answer at {step.name}, before the whole mail had gone out")
+        return Unknown(code, "no valid answer after the whole mail had gone out", fault=Fault.CHANNEL)
+    text = f"no valid answer at {step.name}, before the whole mail had gone out"
+    return Failed(code, text, fault=Fault.CHANNEL)
 
 
 def _late(step: Step) -> Outcome:
     match step:
         case Step.WAITING:
-            return Deferred("connections_busy", "no connection to the mail server became free in time")
+            return Deferred(
+                "connections_busy", "no connection to the mail server became free in time", fault=Fault.OURS
+            )
         case Step.CONNECTING:
             return Deferred(SERVER, "the mail server could not be reached in time")
         case Step.FINAL:
-            return Unknown("read_timeout", "no answer in time after the whole mail had gone out")
-    return Failed("read_timeout", f"no answer in time at {step.name}, before the whole mail had gone out")
+            return Unknown("read_timeout", "no answer in time after the whole mail had gone out", fault=Fault.CHANNEL)
+    # At RCPT many servers ask the recipient's own one.
+    fault = Fault.RECIPIENT if step is Step.RCPT else Fault.CHANNEL
+    return Failed("read_timeout", f"no answer in time at {step.name}, before the whole mail had gone out", fault=fault)
 
 
 def _trust(ca: str | None) -> ssl.SSLContext:
