@@ -23,9 +23,9 @@ def sqlite(sqlite_template: Path, tmp_path: Path) -> SqliteDatabase:
 
 
 @pytest_asyncio.fixture
-async def names(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NameServer]:
-    """The name server that everything here asks. Without a word from the test no name exists."""
-    async with name_server(monkeypatch) as server:
+async def names() -> AsyncIterator[NameServer]:
+    """A name server to give to a client. Without a word from the test no name exists."""
+    async with name_server() as server:
         yield server
 
 

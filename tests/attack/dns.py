@@ -1,32 +1,34 @@
-"""A name server of our own (UDP, TTL 0) that may answer otherwise each time, and the system's resolver asking it."""
+"""A name server of our own (UDP) that may answer otherwise each time, or never."""
 
 import asyncio
-import ctypes
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
-
-import pytest
 
 HOST = "127.0.0.1"
 _A, _CNAME, _AAAA = 1, 5, 28
 _NAME_OF_THE_QUESTION = b"\xc0\x0c"
-# Where glibc keeps how many name servers it asks, and the first of them (struct __res_state, unchanged for decades).
-_COUNT_AT, _FIRST_AT = 16, 20
+SILENT = ".silent"
 
 
 class NameServer(asyncio.DatagramProtocol):
     """Answers from a script: for each name the answers to its first, second … look-up; the last one stays.
 
-    An answer is a list of addresses; one that begins with `=` is another name, given as a CNAME.
+    An answer is a list of addresses; one that begins with `=` is another name, given as a CNAME. Names that end
+    with SILENT get no answer at all until `speak`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ttl: int = 0) -> None:
+        self.address = ""
         self.asked: list[str] = []
+        self.ttl = ttl
         self._script: dict[str, list[list[str]]] = {}
         self._transport: asyncio.DatagramTransport | None = None
+        self._unanswered: list[tuple[bytes, Any]] = []
+        self._is_speaking = False
+        self._arrived = asyncio.Event()
 
     def says(self, name: str, *answers: list[str]) -> None:
         self._script[name] = list(answers)
@@ -34,10 +36,31 @@ class NameServer(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
 
+    def speak(self) -> None:
+        """Answer all that was not answered, and whatever comes after it."""
+        self._is_speaking = True
+        unanswered, self._unanswered = self._unanswered, []
+        for data, addr in unanswered:
+            self._answer(data, addr)
+
+    async def until(self, is_so: Callable[[list[str]], bool]) -> None:
+        """Return when that is true of the names that were asked for."""
+        while not is_so(self.asked):
+            self._arrived.clear()
+            await self._arrived.wait()
+
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        name, kind, end = _question(data)
+        name, kind, _ = _question(data)
         if kind == _A:  # each look-up asks for A and AAAA; A comes first
             self.asked.append(name)
+            self._arrived.set()
+        if name.endswith(SILENT) and not self._is_speaking:
+            self._unanswered.append((data, addr))
+        else:
+            self._answer(data, addr)
+
+    def _answer(self, data: bytes, addr: Any) -> None:
+        name, kind, end = _question(data)
         records = self._records(name, kind)
         code = 0 if name in self._script else 3
         head = data[:2] + struct.pack(">BBHHHH", 0x81, 0x80 | code, 1, len(records), 0, 0)
@@ -52,56 +75,25 @@ class NameServer(asyncio.DatagramProtocol):
         records, owner = [], _NAME_OF_THE_QUESTION
         for each in answer:
             if each.startswith("="):
-                records.append(_record(owner, _CNAME, _written(each[1:])))
+                records.append(_record(owner, self.ttl, _CNAME, _written(each[1:])))
                 owner = _written(each[1:])
             elif ":" in each and kind == _AAAA:
-                records.append(_record(owner, _AAAA, socket.inet_pton(socket.AF_INET6, each)))
+                records.append(_record(owner, self.ttl, _AAAA, socket.inet_pton(socket.AF_INET6, each)))
             elif ":" not in each and kind == _A:
-                records.append(_record(owner, _A, socket.inet_aton(each)))
+                records.append(_record(owner, self.ttl, _A, socket.inet_aton(each)))
         return records
 
 
 @asynccontextmanager
-async def name_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NameServer]:
-    """A name server that is asked by everything in this process; skips where the resolver cannot be pointed at it.
-
-    The look-ups stay the system's own: each thread that asks is only told whom to ask.
-    """
-    resolver = _Resolver()
-    server = NameServer()
+async def name_server(*, ttl: int = 0) -> AsyncIterator[NameServer]:
+    """A name server of our own, for whoever is told its address."""
+    server = NameServer(ttl)
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: server, (HOST, 0))
-    port = int(transport.get_extra_info("sockname")[1])
-    real = socket.getaddrinfo
-
-    def asking_ours(*args: Any, **more: Any) -> Any:
-        resolver.point_at(port)
-        return real(*args, **more)
-
-    monkeypatch.setattr(socket, "getaddrinfo", asking_ours)
+    server.address = f"{HOST}:{transport.get_extra_info('sockname')[1]}"
     try:
         yield server
     finally:
         transport.close()
-
-
-class _Resolver:
-    """glibc's resolver, whose state is each thread's own."""
-
-    def __init__(self) -> None:
-        try:
-            libc = ctypes.CDLL("libc.so.6")
-            self._init, self._state = libc["__res_init"], libc["__res_state"]
-        except (OSError, AttributeError):
-            pytest.skip("only the resolver of glibc can be pointed at a port")
-        self._state.restype = ctypes.c_void_p
-
-    def point_at(self, port: int) -> None:
-        """Have this thread's look-ups go to this port."""
-        self._init()
-        place = self._state()
-        server = struct.pack("=H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton(HOST) + bytes(8)
-        ctypes.memmove(place + _COUNT_AT, struct.pack("=i", 1), 4)
-        ctypes.memmove(place + _FIRST_AT, server, len(server))
 
 
 def _question(data: bytes) -> tuple[str, int, int]:
@@ -114,8 +106,8 @@ def _question(data: bytes) -> tuple[str, int, int]:
     return ".".join(labels), kind, place + 5
 
 
-def _record(owner: bytes, kind: int, value: bytes) -> bytes:
-    return owner + struct.pack(">HHIH", kind, 1, 0, len(value)) + value
+def _record(owner: bytes, ttl: int, kind: int, value: bytes) -> bytes:
+    return owner + struct.pack(">HHIH", kind, 1, ttl, len(value)) + value
 
 
 def _written(name: str) -> bytes:

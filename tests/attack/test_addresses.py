@@ -20,8 +20,8 @@ CLOSED = Guard()
 
 
 @pytest_asyncio.fixture
-async def webhook() -> AsyncIterator[Webhook]:
-    webhook = Webhook(HttpClient(CLOSED))
+async def webhook(names: NameServer) -> AsyncIterator[Webhook]:
+    webhook = Webhook(HttpClient(CLOSED, name_servers=[names.address]))
     yield webhook
     await webhook.close()
 
@@ -42,7 +42,6 @@ def is_out(outcome: Outcome | None) -> bool:
     return not isinstance(outcome, Refused | None) or (outcome is not None and outcome.code != "address_forbidden")
 
 
-@pytest.mark.usefixtures("names")
 @pytest.mark.parametrize("inside", spellings.INSIDE)
 async def test_no_spelling_of_an_address_inside_is_dialled(webhook: Webhook, dialled: list[str], inside: str) -> None:
     hosts = [*spellings.of_v4(inside), *(f"[{each}]" for each in spellings.in_v6(inside))]
@@ -53,7 +52,6 @@ async def test_no_spelling_of_an_address_inside_is_dialled(webhook: Webhook, dia
     assert dialled == []
 
 
-@pytest.mark.usefixtures("names")
 async def test_no_address_of_ipv6_that_is_not_public_is_dialled(webhook: Webhook, dialled: list[str]) -> None:
     outcomes = {host: await sent(webhook, f"http://[{host}]:9/") for host in spellings.V6}
 
@@ -61,7 +59,6 @@ async def test_no_address_of_ipv6_that_is_not_public_is_dialled(webhook: Webhook
     assert dialled == []
 
 
-@pytest.mark.usefixtures("names")
 async def test_no_url_hides_an_address_inside(webhook: Webhook, dialled: list[str]) -> None:
     """With a server that would be reached, on the port that all of them mean."""
     seen = Seen()
@@ -73,6 +70,22 @@ async def test_no_url_hides_an_address_inside(webhook: Webhook, dialled: list[st
 
     assert [url for url, outcome in outcomes.items() if is_out(outcome)] == []
     assert (dialled, seen.connections) == ([], 0)
+
+
+async def test_a_name_inside_is_told_like_one_that_is_not_there(
+    names: NameServer, webhook: Webhook, dialled: list[str]
+) -> None:
+    """Else whoever enters URLs could list the names that there are inside."""
+    names.says("vault.internal.example", ["10.0.0.5"])
+    names.says("both.internal.example", ["10.0.0.5", "fd00::5"])
+    hosts = ("vault.internal.example", "both.internal.example", "nowhere.internal.example")
+
+    outcomes = {host: await sent(webhook, f"http://{host}/") for host in hosts}
+
+    assert names.asked == list(hosts)
+    assert len(set(outcomes.values())) == 1
+    assert isinstance(outcomes["vault.internal.example"], Failed)
+    assert dialled == []
 
 
 async def test_a_port_that_is_none_is_not_recorded() -> None:

@@ -1,7 +1,7 @@
 """Names that change their minds: a connection only ever goes to an address that was vetted itself.
 
 127.0.0.2 stands for the internet (the guard has it open), 127.0.0.1 for the inside (closed), with a server on the same
-port of both. The names come from a real name server, through the system's own resolver.
+port of both. The names come from a real name server, which lets nobody remember them unless a test says so.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from sendonce.channels import dialling
 from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient
 from sendonce.channels.guard import Guard
 from sendonce.channels.http import AskingEndpoint, HttpProfile
@@ -35,12 +34,12 @@ class Street:
 
 
 @asynccontextmanager
-async def street() -> AsyncIterator[Street]:
+async def street(names: NameServer) -> AsyncIterator[Street]:
     outside, inside = Seen(ANSWER), Seen(ANSWER)
     first = await asyncio.start_server(_closing(outside), OUTSIDE, 0)
     port = int(first.sockets[0].getsockname()[1])
     second = await asyncio.start_server(_closing(inside), INSIDE, port)
-    client = HttpClient(Guard.parse(f"{OUTSIDE}/32"))
+    client = HttpClient(Guard.parse(f"{OUTSIDE}/32"), name_servers=[names.address])
     try:
         yield Street(port, outside, inside, client)
     finally:
@@ -58,16 +57,9 @@ def _closing(seen: Seen) -> Connected:
     return connected
 
 
-@pytest.fixture
-def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are asked for every time: what an attacker has to wait for otherwise."""
-    monkeypatch.setattr(dialling, "NAMES_SECONDS", 0)
-
-
-@pytest.mark.usefixtures("no_memory")
 async def test_a_name_that_turns_inside_is_refused_from_then_on(names: NameServer, dialled: list[str]) -> None:
     names.says(NAME, [OUTSIDE], [INSIDE])
-    async with street() as here:
+    async with street(names) as here:
         answers = [await here.post() for _ in range(3)]
 
     assert [type(each) for each in answers] == [Answer, Forbidden, Forbidden]
@@ -78,8 +70,9 @@ async def test_a_name_that_turns_inside_is_refused_from_then_on(names: NameServe
 async def test_a_name_that_turns_inside_while_it_is_remembered_is_dialled_where_it_was_vetted(
     names: NameServer, dialled: list[str]
 ) -> None:
+    names.ttl = 60
     names.says(NAME, [OUTSIDE], [INSIDE])
-    async with street() as here:
+    async with street(names) as here:
         answers = [await here.post() for _ in range(3)]
 
     assert [type(each) for each in answers] == [Answer] * 3
@@ -87,13 +80,12 @@ async def test_a_name_that_turns_inside_while_it_is_remembered_is_dialled_where_
     assert (set(dialled), here.inside.connections) == ({OUTSIDE}, 0)
 
 
-@pytest.mark.usefixtures("no_memory")
 @pytest.mark.parametrize("order", [[OUTSIDE, INSIDE], [INSIDE, OUTSIDE], [INSIDE, "::1", OUTSIDE, "10.0.0.1"]])
 async def test_of_several_addresses_only_the_open_ones_are_dialled(
     names: NameServer, dialled: list[str], order: list[str]
 ) -> None:
     names.says(NAME, order)
-    async with street() as here:
+    async with street(names) as here:
         answers = [await here.post() for _ in range(4)]
 
     assert [type(each) for each in answers] == [Answer] * 4
@@ -105,7 +97,7 @@ async def test_when_the_open_one_does_not_answer_the_closed_one_is_not_tried(
 ) -> None:
     """What happy eyeballs would do: on to the next address."""
     names.says(NAME, [OUTSIDE, INSIDE])
-    async with street() as here:
+    async with street(names) as here:
         server = await asyncio.start_server(_closing(inner := Seen(ANSWER)), INSIDE, 0)
         port = server.sockets[0].getsockname()[1]
         answered = await here.client.request("POST", f"http://{NAME}:{port}/", body=b"", headers={}, timeout=5)
@@ -118,7 +110,7 @@ async def test_when_the_open_one_does_not_answer_the_closed_one_is_not_tried(
 @pytest.mark.parametrize("inside", [INSIDE, "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
 async def test_another_name_that_leads_inside_is_refused(names: NameServer, dialled: list[str], inside: str) -> None:
     names.says(NAME, ["=metadata.internal", inside])
-    async with street() as here:
+    async with street(names) as here:
         answered = await here.post()
 
     assert isinstance(answered, Forbidden)
@@ -128,7 +120,7 @@ async def test_another_name_that_leads_inside_is_refused(names: NameServer, dial
 async def test_a_look_up_address_that_turns_inside_is_not_asked(names: NameServer, dialled: list[str]) -> None:
     """The bearer secret would go with the question."""
     names.says(NAME, [INSIDE])
-    async with street() as here:
+    async with street(names) as here:
         base = f"http://{NAME}:{here.port}"
         profile = HttpProfile(name="shop", url=f"{base}/", bearer="s3cret", look_up=f"{base}/by/{{token}}")
         found = await AskingEndpoint(profile, here.client).look_up(message_to(f"{base}/"), timeout=5)
@@ -141,7 +133,7 @@ async def test_a_look_up_address_that_turns_inside_is_not_asked(names: NameServe
 @pytest.mark.parametrize("status", [301, 307, 308, 401, 421])
 async def test_no_answer_sends_us_elsewhere(names: NameServer, dialled: list[str], status: int, head: str) -> None:
     names.says(NAME, [OUTSIDE])
-    async with street() as here:
+    async with street(names) as here:
         elsewhere = head.format(f"http://{INSIDE}:{here.port}/").encode()
         here.outside.answer = b"HTTP/1.1 %d Moved\r\n%b\r\nContent-Length: 0\r\n\r\n" % (status, elsewhere)
         answered = await here.post()

@@ -1,19 +1,27 @@
 """The HTTP client: what it knows when no answer comes, and that it never sends twice."""
 
 import asyncio
+import errno
 import gc
+import os
+import resource
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.client import Answer, HttpClient, Lost, NotSent
+from sendonce.channels.answers import outcome_of
+from sendonce.channels.client import Answer, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.guard import Guard
+from sendonce.domain.outcomes import Deferred, Fault, Outcome, fault_of
+from tests.channels.mail_servers import channel_to, mail_message
 from tests.channels.sending import Seen
 from tests.channels.troubles import (
     HOST,
     authority,
+    free_port,
     never_accepting,
     raw_server,
     read_request,
@@ -240,3 +248,50 @@ async def test_connections_are_closed_with_the_client(client: HttpClient) -> Non
         assert not ended
         await client.close()
         await until_async(lambda: ended, "the connection to end")
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process can open nothing more, for as long as this lasts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_worker_without_descriptors_charges_nobody_for_it(client: HttpClient) -> None:
+    """By address; by a name of the hosts file; and by mail."""
+    async with channel_to(free_port()) as mails, raw_server(Seen(OK).connected) as port:
+        await client.request("GET", f"http://localhost:{port}/", headers={}, timeout=5)
+        with no_descriptor_left():
+            answers = [await post(client, free) for free in (1, 2)]
+            named = await client.request("POST", "http://localhost:1/", body=b"", headers={}, timeout=5)
+            mailed = await mails.send(mail_message(), timeout=5)
+
+    for answered in (*answers, named):
+        assert isinstance(answered, Ours)
+        assert _told(outcome_of(answered)) == (Deferred, "our_server", Fault.OURS)
+    assert _told(mailed) == (Deferred, "our_server", Fault.OURS)
+
+
+def _told(outcome: Outcome) -> tuple[object, object, object]:
+    return type(outcome), getattr(outcome, "code", None), fault_of(outcome)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL])
+async def test_whatever_our_machine_has_too_little_of_is_ours(
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    async def lacking(*args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", lacking)
+
+    answered = await post(client, 1)
+
+    assert isinstance(answered, Ours)
+    assert os.strerror(number) in answered.message

@@ -1,7 +1,5 @@
 """Which addresses may be dialled: decided on the address itself, in every disguise."""
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator
 from ipaddress import IPv6Address, ip_address
 
@@ -12,8 +10,10 @@ from hypothesis import strategies as st
 
 from sendonce.channels.client import Answer, Forbidden, HttpClient
 from sendonce.channels.dialling import Resolver
-from sendonce.channels.guard import ForbiddenAddress, Guard, is_a_number
+from sendonce.channels.guard import ForbiddenAddress, ForbiddenName, Guard, is_a_number
+from sendonce.channels.names import Names
 from sendonce.errors import ConfigError
+from tests.attack.dns import NameServer, name_server
 from tests.channels.sending import Seen
 from tests.channels.troubles import HOST, raw_server
 
@@ -101,51 +101,40 @@ def test_hosts_that_are_numbers(host: str, is_one: bool) -> None:
     assert is_a_number(host) is is_one
 
 
-class Names:
-    """A name server of our own: what getaddrinfo answers, one answer after the other."""
+@pytest_asyncio.fixture
+async def names() -> AsyncIterator[NameServer]:
+    async with name_server() as server:
+        yield server
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
-        self.asked: list[str] = []
-        self._answers = list(answers)
-        self._real = socket.getaddrinfo
-        monkeypatch.setattr(socket, "getaddrinfo", self._answer)
 
-    def _answer(self, host: str, port: int, *args: object, **more: object) -> list[object]:
-        self.asked.append(host)
-        addresses = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        found: list[object] = []
-        for each in addresses:
-            found += self._real(each, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        return found
+@pytest_asyncio.fixture
+async def resolver(names: NameServer) -> AsyncIterator[Resolver]:
+    resolver = Resolver(CLOSED, Names([names.address]))
+    yield resolver
+    await resolver.close()
 
 
 class TestNames:
-    async def test_a_name_gives_only_what_may_be_dialled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        Names(monkeypatch, ["10.0.0.1", "1.1.1.1", "::1", "2606:4700::1111"])
-        resolver = Resolver(CLOSED)
+    async def test_a_name_gives_only_what_may_be_dialled(self, names: NameServer, resolver: Resolver) -> None:
+        names.says("both.example", ["10.0.0.1", "1.1.1.1", "::1", "2606:4700::1111"])
 
         found = await resolver.resolve("both.example", 443)
-        await resolver.close()
 
-        assert [each["host"] for each in found] == ["1.1.1.1", "2606:4700::1111"]
-        assert {each["hostname"] for each in found} == {"both.example"}
+        assert {each["host"] for each in found} == {"1.1.1.1", "2606:4700::1111"}
+        assert {(each["hostname"], each["port"]) for each in found} == {("both.example", 443)}
 
-    async def test_a_name_that_leads_inside_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        Names(monkeypatch, ["169.254.169.254"])
-        resolver = Resolver(CLOSED)
+    async def test_a_name_that_leads_inside_is_refused(self, names: NameServer, resolver: Resolver) -> None:
+        names.says("metadata.example", ["169.254.169.254"])
 
-        with pytest.raises(ForbiddenAddress):
+        with pytest.raises(ForbiddenName):
             await resolver.resolve("metadata.example", 80)
-        await resolver.close()
 
-    async def test_a_name_that_changes_is_vetted_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        names = Names(monkeypatch, ["1.1.1.1"], ["127.0.0.1"])
-        resolver = Resolver(CLOSED)
+    async def test_a_name_that_changes_is_vetted_each_time(self, names: NameServer, resolver: Resolver) -> None:
+        names.says("rebinding.example", ["1.1.1.1"], ["127.0.0.1"])
 
         await resolver.resolve("rebinding.example", 80)
-        with pytest.raises(ForbiddenAddress):
+        with pytest.raises(ForbiddenName):
             await resolver.resolve("rebinding.example", 80)
-        await resolver.close()
 
         assert names.asked == ["rebinding.example"] * 2
 
@@ -227,28 +216,3 @@ class TestDialling:
     )
     async def test_nothing_but_http_is_dialled(self, closed: HttpClient, url: str) -> None:
         assert isinstance(await closed.request("POST", url, body=b"", headers={}, timeout=5), Forbidden)
-
-    async def test_a_name_server_that_hangs_holds_up_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        real, asked, release = socket.getaddrinfo, asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def hanging(host: str, *args: object, **more: object) -> object:
-            if host == "hangs.example":
-                loop.call_soon_threadsafe(asked.set)
-                asyncio.run_coroutine_threadsafe(release.wait(), loop).result(20)
-                raise socket.gaierror("no such name")
-            return real(host, *args, **more)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(socket, "getaddrinfo", hanging)
-        client, seen = HttpClient(Guard.parse("127.0.0.0/8")), Seen()
-        async with raw_server(seen.connected) as port:
-            stuck = asyncio.create_task(
-                client.request("POST", "http://hangs.example/", body=b"", headers={}, timeout=20)
-            )
-            await asyncio.wait_for(asked.wait(), 20)
-            answered = await client.request("POST", f"http://localhost:{port}/", body=b"", headers={}, timeout=10)
-            release.set()
-            await stuck
-        await client.close()
-
-        assert isinstance(answered, Answer)

@@ -7,8 +7,8 @@ from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from typing import assert_never
 
-from sendonce.channels.client import Answer, Answered, Forbidden, Lost, NotSent
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.channels.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 
 ASKED_TO_WAIT = "the receiver asked to wait"
 _LONGEST_WAIT = 86_400.0
@@ -28,8 +28,11 @@ def outcome_of(answered: Answered | Deferred) -> Outcome:
             return Failed(code, message)
         case Lost(code, message):
             return Unknown(code, message)
-        case Forbidden(message):
-            return Refused("address_forbidden", message)
+        case Forbidden(message, is_name):
+            # As where there is no such name: who enters URLs must not learn which names there are inside.
+            return Failed("dns_error", message) if is_name else Refused("address_forbidden", message)
+        case Ours(code, message, again_in):
+            return Deferred(code, message, again_in, fault=Fault.OURS)
         case _:
             assert_never(answered)
 

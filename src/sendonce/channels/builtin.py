@@ -1,4 +1,4 @@
-"""The channels every worker has: null, and http(s) where aiohttp is installed."""
+"""The channels every worker has: null, and http(s) where its packages are installed."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from sendonce.channels.http import HttpProfile
 
 
+def has_http() -> bool:
+    """Whether the packages are installed that HTTP needs: the client, and what looks names up."""
+    return find_spec("aiohttp") is not None and find_spec("aiodns") is not None
+
+
 def builtin(
     *, client: "HttpClient | None" = None, secret: str | None = None, profiles: "Sequence[HttpProfile]" = ()
 ) -> Channels:
@@ -22,7 +27,7 @@ def builtin(
     """
     channels = Channels()
     channels.add(NullChannel(), "null")
-    if find_spec("aiohttp") is None:
+    if not has_http():
         return channels
     from sendonce.channels.client import HttpClient
     from sendonce.channels.http import endpoint

@@ -6,14 +6,16 @@ It dials vetted addresses only, follows no redirect, keeps no cookie, asks no pr
     NotSent    surely nothing of the request reached the other side
     Lost       the request may have gone out, and no answer came back
     Forbidden  the guard said no; nothing was dialled
+    Ours       nothing was sent, and the fault is our own
 """
 
 import errno
 import math
 import re
 import ssl as tls
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias, cast
 
 import aiohttp
@@ -21,8 +23,10 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from sendonce.channels.dialling import GuardedConnector
-from sendonce.channels.guard import ForbiddenAddress, Guard
+from sendonce.channels.dialling import GuardedConnector, sender_of
+from sendonce.channels.faults import lack_of
+from sendonce.channels.guard import LEADS_NOWHERE, ForbiddenAddress, ForbiddenName, Guard
+from sendonce.channels.names import NO_ANSWER, NameSilent, NotLookedUp
 
 BODY_CAP = 2000
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -55,19 +59,30 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """The address is not one that may be dialled; nothing was sent."""
+    """The address is not one that may be dialled; nothing was sent. `is_name`: its host is a name that leads inside."""
 
     message: str
+    is_name: bool = False
 
 
-Answered: TypeAlias = Answer | NotSent | Lost | Forbidden
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Nothing was sent, and it was not the other side's fault."""
+
+    code: str
+    message: str
+    again_in: timedelta | None = None
+
+
+Answered: TypeAlias = Answer | NotSent | Lost | Forbidden | Ours
 
 
 class HttpClient:
     """One session for everything a worker sends. Opened by the first request, on its event loop."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, name_servers: Sequence[str] = ()) -> None:
         self._guard = guard
+        self._name_servers = tuple(name_servers)
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
@@ -80,9 +95,14 @@ class HttpClient:
         timeout: float,
         ssl: tls.SSLContext | None = None,
         cap: int = BODY_CAP,
+        tenant: str | None = None,
     ) -> Answered:
-        """Ask once, within `timeout` seconds; at most `cap` bytes of the answer's body are read."""
+        """Ask once, within `timeout` seconds; at most `cap` bytes of the answer's body are read.
+
+        `tenant` says whose address it is; None for those of our own settings.
+        """
         sent = None if body is None else _Body(body)
+        sender_of.set(tenant)
         try:
             response = await self._open().request(
                 method,
@@ -94,12 +114,16 @@ class HttpClient:
                 ssl=True if ssl is None else ssl,
             )
         except ForbiddenAddress as error:
-            return Forbidden(str(error))
+            return Forbidden(str(error), isinstance(error, ForbiddenName))
+        except NotLookedUp as error:
+            return Ours(error.code, error.message, error.again_in)
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
             return Forbidden("it is not an address that can be dialled; write a host name or a plain IP address")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            code = _code_of(error)
             is_out = _is_after_connecting(error) if sent is None else sent.is_out
+            if not is_out and (lacking := lack_of(error)) is not None:
+                return Ours("our_server", lacking)
+            code = _code_of(error)
             return (Lost if is_out else NotSent)(code, _MESSAGES[code])
         try:
             return Answer(response.status, response.headers, await _beginning(response, cap))
@@ -115,7 +139,7 @@ class HttpClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=GuardedConnector(self._guard),
+                connector=GuardedConnector(self._guard, self._name_servers),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "sendonce"},
                 trust_env=False,
@@ -164,7 +188,8 @@ async def _beginning(response: aiohttp.ClientResponse, cap: int) -> str:
 
 _MESSAGES = {
     "connect_timeout": "no connection came about in time",
-    "dns_error": "the host's name was not found",
+    "dns_error": LEADS_NOWHERE,
+    "dns_timeout": NO_ANSWER,
     "tls_error": "no trusted TLS connection came about",
     "connection_refused": "nobody listens there",
     "cannot_connect": "no connection came about",
@@ -179,7 +204,7 @@ def _code_of(error: Exception) -> str:
         case aiohttp.ConnectionTimeoutError():
             return "connect_timeout"
         case aiohttp.ClientConnectorDNSError():
-            return "dns_error"
+            return "dns_timeout" if isinstance(error.os_error, NameSilent) else "dns_error"
         case aiohttp.ClientSSLError():
             return "tls_error"
         case aiohttp.ClientConnectorError():

@@ -1,8 +1,8 @@
 """Connections to vetted addresses only: vetted when a name is looked up, and again when an address is dialled."""
 
-import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from contextvars import ContextVar
 from functools import partial
 
 import aiohttp
@@ -12,21 +12,25 @@ from aiohttp.connector import AddrInfoType
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 from aiohttp.streams import StreamReader
 
-from sendonce.channels.guard import ForbiddenAddress, Guard, is_a_number
+from sendonce.channels.guard import LEADS_NOWHERE, ForbiddenAddress, ForbiddenName, Guard, is_a_number
+from sendonce.channels.names import Names
 
 # Below what servers commonly keep an idle connection open for (5 s): one they are just closing would leave us in doubt.
 KEEP_ALIVE_SECONDS = 4.0
-NAMES_SECONDS = 30
-_LOOK_UPS = 32
 MOST_INTERIM_ANSWERS = 20
+_NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+
+# Whose send it is that connects. None: our own, to an address of the settings.
+sender_of: ContextVar[str | None] = ContextVar("sender_of", default=None)
 
 
 class Resolver(AbstractResolver):
-    """The system's own look-ups, in threads of their own: a name server that hangs holds up nothing else."""
+    """Looks up a name for whoever sends, and gives only the addresses that may be dialled."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, names: Names) -> None:
         self._guard = guard
-        self._threads = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="sendonce-names")
+        self._names = names
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -34,32 +38,18 @@ class Resolver(AbstractResolver):
         """The addresses that may be dialled; ForbiddenAddress when there are others only."""
         if is_a_number(host):
             raise ForbiddenAddress("its host is a number; write a name or a plain IP address")
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
-        vetted = [each for each in found if self._guard.allows(each["host"])]
-        if found and not vetted:
-            self._guard.check(found[0]["host"])
-        return vetted
+        found = await self._names.of(host, sender_of.get())
+        vetted = [each for each in found if self._guard.allows(each.host)]
+        if not vetted:
+            raise ForbiddenName(LEADS_NOWHERE)
+        return [
+            ResolveResult(hostname=host, host=each.host, port=port, family=each.family, proto=0, flags=_NUMERIC)
+            for each in vetted
+            if family in (socket.AF_UNSPEC, each.family)
+        ]
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-    try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except UnicodeError:
-        raise OSError("not a host name") from None
-    return [
-        ResolveResult(
-            hostname=host,
-            host=str(address[0]),
-            port=port,
-            family=kind,
-            proto=proto,
-            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-        )
-        for kind, _, proto, _, address in found
-    ]
+        await self._names.close()
 
 
 class _Impatient(ResponseHandler):
@@ -79,8 +69,8 @@ class _Impatient(ResponseHandler):
 class GuardedConnector(aiohttp.TCPConnector):
     """A pool of connections that were all vetted when they were dialled. How many is for the sender's slots to say."""
 
-    def __init__(self, guard: Guard) -> None:
-        self._names = Resolver(guard)
+    def __init__(self, guard: Guard, name_servers: Sequence[str] = ()) -> None:
+        self._names = Resolver(guard, Names(name_servers))
 
         def vetted_socket(address: AddrInfoType) -> socket.socket:
             family, kind, proto, _, place = address
@@ -90,7 +80,7 @@ class GuardedConnector(aiohttp.TCPConnector):
         super().__init__(
             limit=0,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
-            ttl_dns_cache=NAMES_SECONDS,
+            use_dns_cache=False,
             resolver=self._names,
             socket_factory=vetted_socket,
         )

@@ -33,8 +33,16 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII | re.IGNORECASE)
 Network = IPv4Network | IPv6Network
 
 
+# One answer for a name that is not there and for one that leads inside: else whoever enters URLs could list our names.
+LEADS_NOWHERE = f"the host's name was not found, or leads to a network that is not open; {HINT}"
+
+
 class ForbiddenAddress(Exception):
     """The guard said no; nothing was dialled. The text says what an operator can do."""
+
+
+class ForbiddenName(ForbiddenAddress):
+    """A name leads only to addresses that the guard says no to."""
 
 
 class Guard:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from sendonce.channels.answers import retry_after_of
-from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent
+from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.mail import Mail
 from sendonce.channels.protocol import Message
 from sendonce.domain.emails import parse_mailbox
-from sendonce.domain.outcomes import CannotTell, Deferred, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import CannotTell, Deferred, Fault, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, ConfigError
 
 # Their clock and the database's may differ, and a provider forgets in batches.
@@ -95,6 +95,8 @@ class MailApi:
                 return Deferred("our_server", f"the mail provider could not be reached: {text or code}")
             case Forbidden(text):
                 return Deferred("our_server", text)
+            case Ours(message=text):
+                return Deferred("our_server", text, fault=Fault.OURS)
             case Lost(code, text):
                 return Unknown(code, text)
         said = _read(answer)
@@ -118,7 +120,7 @@ class MailApi:
         match answer:
             case NotSent(code, text) | Lost(code, text):
                 return NoAnswer("our_server", f"the mail provider did not answer: {text or code}")
-            case Forbidden(text):
+            case Forbidden(text) | Ours(message=text):
                 return NoAnswer("our_server", text)
         said = _read(answer)
         if said.status == 429 or said.status >= 500:

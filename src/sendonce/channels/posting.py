@@ -9,6 +9,7 @@ from dataclasses import replace
 from sendonce.channels.answers import without
 from sendonce.channels.certificates import context_of
 from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
+from sendonce.channels.faults import lack_of
 from sendonce.channels.header_names import is_ours
 from sendonce.channels.protocol import Message
 from sendonce.channels.signing import sign
@@ -39,6 +40,8 @@ async def post(
         context = context_of(certificate, ca) if certificate or ca else None
     except ConfigError as error:
         return Deferred("our_credentials", str(error), fault=Fault.OURS)
+    except OSError as error:
+        return Deferred("our_server", lack_of(error) or "no file can be written for OpenSSL", fault=Fault.OURS)
     if not _VALUE.fullmatch(message.credentials.bearer or ""):
         text = "the subscription's bearer secret is more than one line"
         return Deferred("our_credentials", text, fault=Fault.OURS)
@@ -46,7 +49,14 @@ async def post(
     stamped = _stamped(message, body, keys)
     given = _given(message, headers)
     answered = await client.request(
-        "POST", message.address, body=body, headers=given | stamped, timeout=timeout, ssl=context, cap=cap
+        "POST",
+        message.address,
+        body=body,
+        headers=given | stamped,
+        timeout=timeout,
+        ssl=context,
+        cap=cap,
+        tenant=message.tenant,
     )
     if type(answered) is Answer and answered.text:
         return replace(answered, text=without(answered.text, _secrets(message, headers, stamped)))

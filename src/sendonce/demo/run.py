@@ -5,10 +5,10 @@ import shlex
 import shutil
 import sys
 from contextlib import ExitStack, closing
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sendonce.channels.builtin import has_http
 from sendonce.demo import files, naive, summary
 from sendonce.demo.accounts import Accounts, broken_promises, tally
 from sendonce.demo.observer import Observer
@@ -31,8 +31,8 @@ look_up = "http://{address}/deliveries/{{token}}"
 
 def demonstrate(path: Path | None) -> None:
     """Play it on a new database, at `path` or under a name of its own; SendonceError when a promise was broken."""
-    if find_spec("aiohttp") is None:
-        raise ConfigError("the demonstration sends and receives over HTTP: pip install 'sendonce[receive]'")
+    if not has_http():
+        raise ConfigError("the demonstration sends and receives over HTTP: pip install 'sendonce[http,receive]'")
     taken = files.take(path)
     accounts = _play(taken)
     _say("", *summary.table(accounts, paint))

@@ -1,9 +1,8 @@
 """The channels of a worker, built from its settings."""
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from sendonce.channels.builtin import builtin
+from sendonce.channels.builtin import builtin, has_http
 from sendonce.channels.registry import Channels
 from sendonce.domain.policies import override
 from sendonce.errors import ConfigError
@@ -48,11 +47,11 @@ def _check_policies(channels: Channels, settings: Settings) -> None:
 
 
 def _client(settings: Settings) -> "HttpClient | None":
-    if find_spec("aiohttp") is None:
+    if not has_http():
         return None
     from sendonce.channels.client import HttpClient
 
-    return HttpClient(settings.guard)
+    return HttpClient(settings.guard, name_servers=settings.name_servers)
 
 
 def _add_mail(channels: Channels, mail: MailSettings, client: "HttpClient | None") -> None:

@@ -63,6 +63,7 @@ def settings_of(everything: Everything) -> Settings:
         retention=_retention(everything.table("retention")),
         alerts=_alerts(everything.table("alerts")),
         guard=tables.guard(everything.table("network")),
+        name_servers=tables.name_servers(everything.table("network")),
         sealer=tables.sealer(everything.table("secrets")),
         webhook_secret=everything.table("webhooks").get("secret"),
         profiles=tables.profiles(everything.inner("http")),

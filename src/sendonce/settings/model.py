@@ -47,6 +47,7 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     guard: Guard = field(default_factory=Guard)
+    name_servers: tuple[str, ...] = ()
     sealer: Sealer = field(default_factory=Sealer)
     webhook_secret: str | None = field(default=None, repr=False)
     profiles: "tuple[HttpProfile, ...]" = ()

@@ -27,6 +27,14 @@ OUTSIDE = (
         variable="SENDONCE_ALLOW_NETWORKS",
         example='["10.1.0.0/16", "::1/128"]',
     ),
+    _network(
+        "name_servers",
+        kinds.TEXTS,
+        'Name servers that are asked for hosts of HTTP destinations, like `["10.0.0.53", "10.0.0.54:5353"]`; those of '
+        "`/etc/resolv.conf` unless set. The hosts file goes before them.",
+        usual=(),
+        example='["10.0.0.53"]',
+    ),
     _secrets(
         "keys",
         kinds.SECRETS,

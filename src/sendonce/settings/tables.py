@@ -33,6 +33,19 @@ def guard(table: Table) -> Guard:
         table.refuse("allow", f"cannot be used: {error}")
 
 
+def name_servers(table: Table) -> tuple[str, ...]:
+    """The name servers to ask instead of the system's."""
+    servers = tuple(table.get("name_servers") or ())
+    if servers:
+        with _needing(table, "http"):
+            from sendonce.channels.names import checked_server
+        try:
+            return tuple(map(checked_server, servers))
+        except ConfigError as error:
+            table.refuse("name_servers", f"cannot be used: {error}")
+    return servers
+
+
 def sealer(table: Table) -> Sealer:
     """What seals secrets at rest, with the newest key first."""
     keys = table.get("keys") or ()

@@ -10,10 +10,11 @@ from typing import cast
 import aiosmtplib
 from aiosmtplib.protocol import SMTPProtocol
 
+from sendonce.channels.faults import lack_of
 from sendonce.channels.smtp.answers import CREDENTIALS, SERVER, Step, meaning, response
 from sendonce.channels.smtp.mime import Letter
 from sendonce.channels.smtp.settings import SmtpSettings
-from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused
+from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Refused
 
 _DOTS = re.compile(rb"^\.", re.MULTILINE)
 _PIECE = 65_536
@@ -190,6 +191,8 @@ def why_not_open(error: Exception) -> Deferred:
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return Deferred(SERVER, f"the mail server does not begin a session: {error.code}")
     cause = error.__cause__ or error
+    if (lacking := lack_of(cause)) is not None:
+        return Deferred(SERVER, lacking, fault=Fault.OURS)
     if isinstance(cause, ssl.SSLError):
         return Deferred(SERVER, f"no TLS with the mail server: {cause.reason or 'it failed'}")
     if isinstance(cause, OSError | ValueError):

@@ -1,0 +1,229 @@
+"""Names are looked up without threads: names that get no answer cost their own tenant and domain, and nobody else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from sendonce.channels import names as module
+from sendonce.channels.names import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp
+from tests.attack.dns import NameServer, name_server
+from tests.channels.troubles import free_port
+
+WITHIN = 20  # against a test that hangs
+EVIL, GOOD = "evil", "good"
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[NameServer]:
+    async with name_server(ttl=60) as server:
+        server.says("good.example", ["1.2.3.4"])
+        yield server
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest_asyncio.fixture
+async def names(server: NameServer, clock: Clock) -> AsyncIterator[Names]:
+    names = Names([server.address], clock=clock)
+    yield names
+    await names.close()
+
+
+async def got(asked: Awaitable[object]) -> object:
+    """The answer, or the error."""
+    try:
+        return await asyncio.wait_for(asked, WITHIN)
+    except (OSError, NotLookedUp) as error:
+        return error
+
+
+def everywhere(count: int) -> list[str]:
+    """Names without an answer, each of another domain."""
+    return [f"hook.d{number}.silent" for number in range(count)]
+
+
+def together(count: int) -> list[str]:
+    """Names without an answer, all of one domain."""
+    return [f"hook{number}.one.silent" for number in range(count)]
+
+
+def entries_of(file: Path) -> dict[str, str]:
+    lines = [line.partition("#")[0].split() for line in file.read_text().splitlines()]
+    return {line[1]: line[0] for line in lines if len(line) > 1 and "." in line[0]}
+
+
+def hosts(found: object) -> list[str]:
+    assert isinstance(found, tuple)
+    return [each.host for each in found]
+
+
+async def test_a_name_is_asked_for_once_until_its_time_is_over(names: Names, server: NameServer, clock: Clock) -> None:
+    first = await asyncio.gather(*(names.of("good.example", GOOD) for _ in range(5)))
+    clock.now += 59.9
+    kept = await names.of("Good.Example", EVIL)
+    assert server.asked == ["good.example"]
+
+    server.says("good.example", ["5.6.7.8"])
+    clock.now += 0.2
+    await names.close()  # c-ares remembers too, by a clock that is not moved here
+    again = await names.of("good.example", GOOD)
+
+    assert {tuple(hosts(each)) for each in (*first, kept)} == {("1.2.3.4",)}
+    assert hosts(again) == ["5.6.7.8"]
+
+
+async def test_a_name_that_may_not_be_kept_is_asked_for_each_time(names: Names, server: NameServer) -> None:
+    server.ttl = 0
+    for _ in range(3):
+        await names.of("good.example", GOOD)
+
+    assert server.asked == ["good.example"] * 3
+
+
+async def test_the_hosts_file_goes_before_name_servers(names: Names, server: NameServer) -> None:
+    """This machine's own: it has localhost at least."""
+    entries = entries_of(Path("/etc/hosts"))
+    for host in entries:
+        server.says(host, ["1.2.3.4"])
+
+    found = {host: hosts(await names.of(host, GOOD)) for host in entries}
+
+    assert entries
+    assert [host for host, address in entries.items() if address not in found[host]] == []
+    assert server.asked == []
+
+
+async def test_a_name_that_is_not_there_and_one_that_is_none(names: Names) -> None:
+    for host in ("nowhere.example", "a..b", "a" * 300 + ".example", "\ud800.example"):
+        assert isinstance(await got(names.of(host, GOOD)), NoSuchName), host
+
+
+@pytest.mark.parametrize("spelled", [everywhere, together])
+async def test_three_hundred_names_without_an_answer_hold_up_nobody_else(
+    names: Names, server: NameServer, spelled: Callable[[int], list[str]]
+) -> None:
+    """By signals: while as many as there can be are being looked up, somebody else's name is found."""
+    silent = [asyncio.create_task(got(names.of(host, EVIL))) for host in spelled(300)]
+    await asyncio.wait_for(server.until(lambda asked: len(set(asked)) == AT_ONCE), WITHIN)
+    not_begun = [each.result() for each in silent if each.done()]
+
+    found = await asyncio.wait_for(names.of("good.example", GOOD), WITHIN)
+
+    assert hosts(found) == ["1.2.3.4"]
+    assert sum(not each.done() for each in silent) == AT_ONCE
+    assert {type(each) for each in not_begun} == {NotLookedUp}
+    assert len(not_begun) == 300 - AT_ONCE
+    assert set(server.asked) == {*spelled(300)[:AT_ONCE], "good.example"}
+    for each in silent:
+        each.cancel()
+
+
+async def test_a_domain_has_a_share_of_its_own_whoever_asks(names: Names, server: NameServer) -> None:
+    silent = [
+        asyncio.create_task(got(names.of(host, f"tenant {number}")))
+        for number, host in enumerate(["www.shop.co.uk.silent", *together(AT_ONCE + 1)])
+    ]
+    await asyncio.wait_for(server.until(lambda asked: len(set(asked)) == AT_ONCE + 1), WITHIN)
+
+    assert isinstance(await silent[-1], NotLookedUp)
+    assert not any(each.done() for each in silent[:-1])
+    for each in silent:
+        each.cancel()
+
+
+async def test_all_who_send_to_one_name_wait_for_one_look_up(names: Names, server: NameServer) -> None:
+    waiting = [asyncio.create_task(got(names.of("hook.one.silent", GOOD))) for _ in range(100)]
+    await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
+    server.says("hook.one.silent", ["1.2.3.4"])
+    server.speak()
+
+    assert {tuple(hosts(await each)) for each in waiting} == {("1.2.3.4",)}
+
+
+async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_is_remembered(
+    names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 0.01)
+    wanted = everywhere(20)
+    waiting = [asyncio.create_task(got(names.of(host, EVIL))) for host in wanted]
+    while sum(each.done() for each in waiting) < 20 - LASTING:
+        await asyncio.wait([each for each in waiting if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+    told = [each.result() for each in waiting if each.done()]
+    assert [type(each) for each in told] == [NotLookedUp] * (20 - LASTING)
+
+    # A name that was slow once is not begun again while there are enough of them; one that was not is.
+    assert isinstance(await got(names.of(wanted[-1], EVIL)), NotLookedUp)
+    assert hosts(await names.of("good.example", EVIL)) == ["1.2.3.4"]
+    await asyncio.wait_for(server.until(lambda asked: set(wanted) <= set(asked)), WITHIN)
+    for host in wanted:
+        server.says(host, ["5.6.7.8"])
+    server.speak()
+    answered = [await each for each in waiting]
+
+    assert sum(isinstance(each, tuple) for each in answered) == LASTING
+    before = len(server.asked)
+    for host in wanted:
+        while host in names._asking:
+            await asyncio.wait({names._asking[host]})
+        assert hosts(await names.of(host, EVIL)) == ["5.6.7.8"]
+    assert len(server.asked) == before
+
+
+async def test_a_name_without_an_answer_ends_by_itself(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 0.05)
+
+    assert isinstance(await got(names.of("hook.one.silent", EVIL)), NameSilent)
+    assert (names._shares, names._asking) == ({}, {})
+
+
+async def test_whoever_is_cancelled_waits_no_longer(names: Names, server: NameServer) -> None:
+    waiting = asyncio.create_task(names.of("hook.one.silent", EVIL))
+    await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+
+    assert waiting.cancelled()
+    assert names._shares == {}
+
+
+async def test_a_name_server_that_is_not_there_is_our_fault() -> None:
+    names = Names([f"127.0.0.1:{free_port()}"])
+    found = await got(names.of("good.example", GOOD))
+    await names.close()
+
+    assert isinstance(found, NotLookedUp)
+    assert found.code == "our_server"
+
+
+async def test_what_is_kept_has_an_end(names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED", 2)
+    for number in range(5):
+        server.says(f"{number}.example", ["1.2.3.4"])
+        await names.of(f"{number}.example", GOOD)
+
+    assert list(names._known) == ["3.example", "4.example"]
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("example", "example"), ("shop.example", "shop.example"), ("a.b.shop.example.", "shop.example"),
+        ("a.shop.co.uk", "shop.co.uk"), ("a.b.shop.com.au", "shop.com.au"), ("shop.de", "shop.de"),
+        ("a.shop.de", "shop.de"),
+    ],
+)  # fmt: skip
+def test_what_somebody_registers(host: str, domain: str) -> None:
+    assert module._domain_of(host) == domain
