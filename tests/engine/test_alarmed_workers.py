@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from sendonce.channels.registry import Channels
-from sendonce.domain.outcomes import Deferred, Delivered, Refused
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Refused
 from sendonce.engine import daemon
+from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.daemon import Parts
 from sendonce.observe.facts import Alerted, Fact, Stopped
+from sendonce.stores.ports import Store
+from tests.alarms import let_pass
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, never, serving
 from tests.given import given_due_delivery
 from tests.processes import until_async
@@ -20,6 +23,7 @@ from tests.stores.databases import Database, SqliteDatabase
 
 WEBHOOK = "https://ops.example/alerts"
 HOUR = timedelta(hours=1)
+SLOW = replace(QUICK, first_delay=HOUR, longest_delay=HOUR)
 
 
 def said(facts: list[Fact]) -> list[tuple[str, bool]]:
@@ -52,6 +56,26 @@ async def test_a_worker_tells_of_faults_on_our_side_and_of_dead_letters(database
     assert sorted(said(facts)) == told
     [alert] = [row for row in database.rows("alerts") if row["name"] == "our_credentials:test"]
     assert alert["message"].startswith("test: 3 attempts put off")
+
+
+async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Database, store: Store) -> None:
+    """Its deliveries wait behind its breaker: none is due, and no attempt is spent."""
+    facts: list[Fact] = []
+    for number in range(15):
+        given_due_delivery(database, to="test://dead.example/hook", key=str(number))
+    channels = serving(Told(Failed("http_503")))
+    parts = parts_of(database, channels, facts, AlertSettings(), until_idle=True, breaker_after=3)
+    await asyncio.wait_for(daemon.run(replace(parts, policy=SLOW)), 50)
+    assert said(facts) == []
+    alarm = Alarm(store, AlertSettings(), [], facts.append)
+
+    let_pass(database, timedelta(minutes=6))
+    await alarm.look()
+    assert (await store.readings(HOUR)).oldest_due_at is None
+    let_pass(database, timedelta(minutes=10))
+    await alarm.look()
+
+    assert said(facts) == [("breakers", False), ("oldest_open", False)]
 
 
 async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,17 +11,19 @@ import pytest
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.channels.signing import key_of, new_secret
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused
+from sendonce.domain.attempts import Report, Result
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
 from sendonce.engine.alerting import TRIES, Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.sinks import Notice, Sink, sinks_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Alerted, AlertFailed, Fact, Settled
+from sendonce.observe.facts import Alerted, AlertFailed, Fact
 from sendonce.observe.logs import worded
 from sendonce.stores.ports import Store
 from tests.alarms import given_finding, let_pass
+from tests.domain.values import a_claim
 from tests.engine.rig import Told, never, serving
-from tests.given import given_dead_letter, given_due_delivery
+from tests.given import decided, given_dead_letter, given_due_delivery
 from tests.stores.databases import Database
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -43,6 +45,21 @@ def alarm_on(
     chosen = AlertSettings(webhook=webhook, **settings)
     sinks = sinks_of(chosen, serving(channel or Post(Delivered()), "https", "mailto"), "namespace")
     return Alarm(store, chosen, sinks, facts.append)
+
+
+def results_of(outcome: Outcome, address: str, amount: int = 1, **claim: Any) -> list[Result]:
+    """The results of so many attempts, all with this outcome."""
+    report = Report(
+        claim=a_claim(address=address, destination=address, **claim),
+        lease_id=1,
+        outcome=outcome,
+    )
+    return decided([report] * amount)
+
+
+def met(code: str, scheme: str, amount: int = 1) -> list[Result]:
+    """The results of attempts that met a fault on our side."""
+    return results_of(Deferred(code), f"{scheme}:a", amount)
 
 
 def said(facts: list[Fact]) -> list[tuple[str, bool]]:
@@ -95,7 +112,7 @@ async def test_one_worker_that_sees_no_fault_does_not_end_what_another_has_seen(
 ) -> None:
     facts: list[Fact] = []
     seeing, other = alarm_on(store, facts), alarm_on(await database.open(), facts)
-    seeing.hear(settled(("our_server:mailto", 2)))
+    seeing.note(met("our_server", "mailto", 2))
 
     await seeing.look()
     await other.look()
@@ -105,6 +122,83 @@ async def test_one_worker_that_sees_no_fault_does_not_end_what_another_has_seen(
     let_pass(database, timedelta(minutes=59))
     await other.look()
     assert len(said(facts)) == 1
+
+
+@pytest.mark.parametrize("outcome", [Delivered(), Accepted("1")], ids=["delivered", "accepted"])
+async def test_a_fault_on_our_side_is_over_with_the_first_success(
+    database: Database, store: Store, outcome: Outcome
+) -> None:
+    """The password was corrected and the workers restarted: another one than the one that has met the fault sees it."""
+    facts: list[Fact] = []
+    failing = alarm_on(store, facts)
+    failing.note(met("our_credentials", "mailto"))
+    await failing.look()
+    let_pass(database, timedelta(minutes=6))
+    restarted = alarm_on(await database.open(), facts)
+    await restarted.look()
+
+    restarted.note(results_of(outcome, "sms:1"))
+    await restarted.look()
+    assert len(said(facts)) == 1, "another channel's success says nothing"
+    restarted.note(results_of(outcome, "mailto:ada@example.com"))
+    await restarted.look()
+    await restarted.look()
+
+    assert said(facts) == [("our_credentials:mailto", False), ("our_credentials:mailto", True)]
+    assert (await store.status()).alerts == ()
+
+
+async def test_the_success_of_another_subscription_or_host_ends_nothing(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts)
+    one, other = "https://one.example/hook", "https://other.example/hook"
+    alarm.note(results_of(Deferred("our_credentials"), one, subscription_id=7))
+    alarm.note(results_of(Deferred("our_server"), one))
+    await alarm.look()
+    let_pass(database, timedelta(minutes=6))
+
+    alarm.note(results_of(Delivered(), one, subscription_id=8) + results_of(Delivered(), other))
+    await alarm.look()
+    assert len(said(facts)) == 2
+    alarm.note(results_of(Delivered(), one, subscription_id=7) + results_of(Delivered(), one))
+    await alarm.look()
+
+    assert said(facts)[2:] == [("our_credentials:https", True), ("our_server:https", True)]
+
+
+async def test_what_fails_and_succeeds_in_turn_is_not_told_each_time(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts)
+
+    for _ in range(8):
+        alarm.note(met("our_server", "mailto"))
+        await alarm.look()
+        alarm.note(results_of(Delivered(), "mailto:b"))
+        let_pass(database, timedelta(seconds=30))
+        await alarm.look()
+    assert said(facts) == [("our_server:mailto", False)]
+    let_pass(database, timedelta(minutes=5))
+    await alarm.look()
+
+    assert said(facts) == [("our_server:mailto", False), ("our_server:mailto", True)]
+
+
+async def test_what_has_grown_tenfold_is_told_again(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts)
+    await given_dead_letter(database, store)
+    await alarm.look()
+
+    for _ in range(8):
+        await given_dead_letter(database, store)
+    await alarm.look()
+    assert len(said(facts)) == 1, "nine are not ten times one"
+    await given_dead_letter(database, store)
+    await alarm.look()
+    await alarm.look()
+
+    told = [fact.message.partition(";")[0] for fact in facts if isinstance(fact, Alerted)]
+    assert told == ["1 dead letter waits for a person", "10 dead letters wait for a person"]
 
 
 async def test_R17_findings_are_told(database: Database, store: Store) -> None:
@@ -122,7 +216,7 @@ async def test_alerts_carry_nothing_that_is_recorded(database: Database, store: 
     facts: list[Fact] = []
     alarm = alarm_on(store, facts, channel=post)
     let_pass(database, timedelta(minutes=6))
-    alarm.hear(settled(("our_server:test", 1)))
+    alarm.note(met("our_server", "test", 1))
 
     await alarm.look()
 
@@ -134,10 +228,10 @@ async def test_alerts_carry_nothing_that_is_recorded(database: Database, store: 
 async def test_what_is_told_is_the_same_for_every_try_and_differs_from_one_to_the_next(sqlite_store: Store) -> None:
     post = Post(Failed("http_503"), Delivered())
     alarm = alarm_on(sqlite_store, [], channel=post)
-    alarm.hear(settled(("our_server:mailto", 1)))
+    alarm.note(met("our_server", "mailto", 1))
     await alarm.look()
     await alarm.look()
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
     await alarm.look()
 
     first, again, second = post.sent
@@ -153,7 +247,7 @@ async def test_a_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> 
     secret = new_secret()
     post = Post(Delivered())
     alarm = alarm_on(sqlite_store, [], channel=post, webhook_secret=secret, mail=MAIL)
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
 
     await alarm.look()
 
@@ -170,7 +264,7 @@ async def test_a_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> 
 async def test_the_log_can_be_switched_off(sqlite_store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(sqlite_store, facts, log=False)
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
 
     await alarm.look()
 
@@ -204,7 +298,7 @@ async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
     facts: list[Fact] = []
     channel = Broken("mailto", trouble)
     alarm = alarm_on(sqlite_store, facts, channel=channel, mail=MAIL)
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
 
     for _ in range(TRIES + 3):
         await alarm.look()
@@ -221,7 +315,7 @@ async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
 async def test_a_way_that_refuses_is_not_tried_again(sqlite_store: Store) -> None:
     channel = Post(Refused("http_404"))
     alarm = alarm_on(sqlite_store, [], channel=channel)
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
 
     await alarm.look()
     await alarm.look()
@@ -233,7 +327,7 @@ async def test_mail_that_is_broken_makes_no_alert_about_itself(database: Databas
     """The alert about the mail server goes through the same mail server."""
     facts: list[Fact] = []
     alarm = alarm_on(store, facts, channel=Post(Deferred("our_credentials")), webhook=None, mail=MAIL)
-    alarm.hear(settled(("our_credentials:mailto", 1)))
+    alarm.note(met("our_credentials", "mailto", 1))
 
     for _ in range(10):
         await alarm.look()
@@ -262,7 +356,7 @@ async def test_a_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: 
     facts: list[Fact] = []
     store: Any = Unwell(sqlite_store, call, StoreBusy("away"), StoreBusy("away"))
     alarm = alarm_on(store, facts)
-    alarm.hear(settled(("our_server:sms", 1)))
+    alarm.note(met("our_server", "sms", 1))
 
     await alarm.look()
     await alarm.look()
@@ -302,19 +396,6 @@ def test_alerts_are_warnings_in_the_log() -> None:
         (30, "an alert could not be told by mail: our_server"),
         (30, "alerts cannot be looked at: no rights"),
     ]
-
-
-def settled(*faults: tuple[str, int]) -> Settled:
-    return Settled(
-        completed=0,
-        retrying=1,
-        dead_lettered=0,
-        in_doubt=0,
-        already_applied=0,
-        late=0,
-        took=timedelta(0),
-        faults=faults,
-    )
 
 
 async def test_a_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

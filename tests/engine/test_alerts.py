@@ -8,17 +8,26 @@ from typing import Any
 import pytest
 
 from sendonce.engine.alerts import AlertSettings, Change, Clear, Raise, judge
+from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
-from sendonce.stores.records import READING_CAP, AlertRow, Readings
+from sendonce.stores.records import READING_CAP, AlertRow, ChannelRow, Readings
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-QUIET = AlertSettings(dead_letters=0, oldest_due=timedelta(0), in_doubt=0, findings=0)
+NOTHING = timedelta(0)
+QUIET = AlertSettings(dead_letters=0, oldest_due=NOTHING, oldest_open=NOTHING, breakers=NOTHING, in_doubt=0, findings=0)
 
 
 def read(**values: Any) -> Readings:
     nothing = Readings(now=NOW, dead_letters=0, oldest_due_at=None, in_doubt=0, findings=0, is_stopped=False)
     return replace(nothing, **values)
+
+
+def channel(scheme: str = "https", **values: Any) -> ChannelRow:
+    return replace(ChannelRow(scheme=scheme, oldest_open_at=None, breakers=0, breaker_since=None), **values)
+
+
+OLD = channel(oldest_open_at=NOW - HOUR, breakers=3, breaker_since=NOW - HOUR)
 
 
 def raised(name: str, *, told: timedelta = HOUR, seen: int = 0, is_raised: bool = True) -> dict[str, AlertRow]:
@@ -34,7 +43,8 @@ def judged(
     faults: Mapping[str, int] | None = None,
     **settings: Any,
 ) -> list[Change]:
-    return judge(AlertSettings(**settings), readings, faults or {}, known or {})
+    met = {name: Met(count, "here") for name, count in (faults or {}).items()}
+    return judge(AlertSettings(**settings), readings, known or {}, met=met)
 
 
 def names(changes: list[Change]) -> list[str]:
@@ -46,13 +56,15 @@ def names(changes: list[Change]) -> list[str]:
     [
         (read(dead_letters=1), "dead_letters"),
         (read(oldest_due_at=NOW - 6 * MINUTE), "oldest_due"),
+        (read(channels=(channel(oldest_open_at=NOW - 15 * MINUTE),)), "oldest_open"),
+        (read(channels=(channel(breakers=1, breaker_since=NOW - 5 * MINUTE),)), "breakers"),
         (read(in_doubt=100), "in_doubt"),
         (read(findings=1), "findings"),
     ],
 )
 def test_M12_what_passes_its_threshold_is_raised(readings: Readings, name: str) -> None:
     assert names(judged(readings)) == [name]
-    assert judge(QUIET, readings, {}, {}) == []
+    assert judge(QUIET, readings, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -62,8 +74,10 @@ def test_M12_what_passes_its_threshold_is_raised(readings: Readings, name: str) 
         read(oldest_due_at=NOW - 4 * MINUTE),
         read(in_doubt=99),
         read(oldest_due_at=NOW - HOUR, is_stopped=True),
+        read(channels=(OLD,), is_stopped=True),
+        read(channels=(channel(oldest_open_at=NOW - 14 * MINUTE, breakers=9, breaker_since=NOW - 4 * MINUTE),)),
     ],
-    ids=["nothing", "just due", "some doubt", "everything is stopped"],
+    ids=["nothing", "just due", "some doubt", "everything is stopped", "so are the channels", "it has just begun"],
 )
 def test_nothing_is_raised_without_need(readings: Readings) -> None:
     assert judged(readings) == []
@@ -97,7 +111,7 @@ def test_a_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> No
     now = int(NOW.timestamp())
 
     [change] = judged(read(), faults={fault: 3})
-    assert change == Raise(fault, change.message, now)
+    assert change == Raise(fault, change.message, now, met_at="here")
     assert "mailto: 3 attempts put off: our credentials are refused" in change.message
     assert judged(read(), raised(fault, seen=now - 3599)) == []
     assert names(judged(read(), raised(fault, seen=now - 3600))) == [fault]
@@ -115,11 +129,16 @@ def test_an_unknown_fault_on_our_side_is_told_by_its_code() -> None:
 
 
 def test_messages_have_counts_and_what_to_do() -> None:
-    readings = read(dead_letters=READING_CAP, oldest_due_at=NOW - 90 * MINUTE, in_doubt=1234, findings=1)
+    channels = (channel("mailto", oldest_open_at=NOW - 20 * MINUTE), OLD)
+    readings = read(
+        dead_letters=READING_CAP, oldest_due_at=NOW - 90 * MINUTE, in_doubt=1234, findings=1, channels=channels
+    )
 
     assert [change.message for change in judged(readings)] == [
         "10,000 or more dead letters wait for a person; see: sendonce dead-letters list",
         "work has been due for 1h 30m and is not being sent; see: sendonce status",
+        "a delivery by https has been on its way for 1h and has not come to an end; see: sendonce status",
+        "3 destinations fail again and again, the first for 1h: what goes there waits; see: sendonce status",
         "1,234 deliveries may have been sent, and nobody knows; ask: sendonce reconcile",
         "1 delivery marked sent without evidence, or shown to be sent too late, in the last 1h;"
         " see: sendonce reconcile --audit --since 1h",
@@ -135,6 +154,8 @@ def test_messages_have_counts_and_what_to_do() -> None:
         {"dead_letters": -1},
         {"in_doubt": READING_CAP + 1},
         {"oldest_due": timedelta(seconds=-1)},
+        {"oldest_open": timedelta(seconds=-1)},
+        {"breakers": timedelta(seconds=-1)},
         {"webhook_secret": "whsec_x"},
     ],
 )

@@ -12,8 +12,9 @@ from sendonce.engine import gauges as module
 from sendonce.engine.gauges import Gauges
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import Fact, MetricsFailed
-from sendonce.observe.metrics import OF_THE_DATABASE, exposition
+from sendonce.observe.metrics import CAUSES, OF_THE_DATABASE, exposition
 from sendonce.stores.ports import Store
+from tests.alarms import let_pass
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, later, settle_with
 from tests.processes import until_async
 from tests.scrapes import samples_of
@@ -29,7 +30,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def eldest(store: Store) -> Gauges:
-    return Gauges(store, await store.register("host:1", "1", 10, is_listening=True), lambda _: None)
+    worker_id = await store.register("host:1", "1", 10, is_listening=True)
+    return Gauges(store, worker_id, lambda _: None, {"null", "https"})
 
 
 def shown(gauges: Gauges) -> dict[str, float]:
@@ -58,15 +60,18 @@ async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, st
     await gauges.look()
 
     found = shown(gauges)
-    assert sorted(found) == sorted(metric.name for metric in OF_THE_DATABASE)
+    assert {name.partition("{")[0] for name in found} == {metric.name for metric in OF_THE_DATABASE}
     assert found.pop("sendonce_oldest_due_age_seconds") < 60
+    assert 0 < found.pop('sendonce_oldest_open_age_seconds{channel="null"}') < 60
     assert found == {
         "sendonce_deliveries_due": 5,
         "sendonce_deliveries_scheduled": 5,
         "sendonce_deliveries_retrying": 4,
         "sendonce_deliveries_in_flight": 1,
         "sendonce_deliveries_in_doubt": 1,
-        "sendonce_deliveries_parked": 0,
+        **{f'sendonce_deliveries_parked{{cause="{cause}"}}': 0 for cause in CAUSES},
+        **{f'sendonce_oldest_open_age_seconds{{channel="{channel}"}}': 0 for channel in ("https", "other")},
+        **{f'sendonce_breakers_open{{channel="{channel}"}}': 0 for channel in ("https", "null", "other")},
         "sendonce_dead_letters_open": 2,
         "sendonce_workers_alive": 1,
         "sendonce_stops": 0,
@@ -100,8 +105,30 @@ async def test_what_is_parked_or_stopped_on_purpose_is_not_old(database: Databas
 
     stopped = shown(await eldest_again(database, store))
 
-    assert (parked["sendonce_deliveries_parked"], parked["sendonce_oldest_due_age_seconds"]) == (1, 0)
-    assert (stopped["sendonce_stops"], stopped["sendonce_oldest_due_age_seconds"]) == (2, 0)
+    assert parked['sendonce_deliveries_parked{cause="stop"}'] == 1
+    assert stopped["sendonce_stops"] == 2
+    for found in (parked, stopped):
+        assert {value for name, value in found.items() if "_oldest_" in name} == {0}
+
+
+async def test_what_waits_behind_a_breaker_is_old_by_its_channel_and_a_strangers_scheme_is_no_label(
+    database: Database, store: Store
+) -> None:
+    for to in ("https://dead.example/hook", "chosen-by-somebody:1", "chosen-by-another:2"):
+        await store.trip(f"destination:{to}", pause=timedelta(minutes=1), longest=timedelta(hours=1), code=None)
+        given_due_delivery(database, to=to)
+    await store.start(1, 10, timedelta(minutes=1))
+    let_pass(database, timedelta(minutes=7))
+
+    found = shown(await eldest_again(database, store))
+
+    assert found["sendonce_oldest_due_age_seconds"] == 0
+    assert found['sendonce_deliveries_parked{cause="breaker"}'] == 3
+    for channel, breakers in (("https", 1), ("other", 2), ("null", 0)):
+        assert found[f'sendonce_breakers_open{{channel="{channel}"}}'] == breakers
+        age = found[f'sendonce_oldest_open_age_seconds{{channel="{channel}"}}']
+        assert (420 <= age < 480) if breakers else age == 0
+    assert "chosen" not in repr(found)
 
 
 async def eldest_again(database: Database, store: Store) -> Gauges:

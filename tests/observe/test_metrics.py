@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "metrics.md").read_text("utf-8")
 RULES = (DOCS / "alert-rules.yml").read_text("utf-8")
 ALL = (*OF_A_WORKER, *OF_THE_DATABASE)
-LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "part", "way"}
+LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "part", "way", "cause"}
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda each: each.name)

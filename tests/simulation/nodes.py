@@ -76,7 +76,7 @@ class Node:
         worker = self.worker = Worker(
             orchestrator, store, channels, policies, book, scene.config,
             worker_id=worker_id, namespace=namespace, emit=self._emit, rooms=store,
-            keyring=SubscriptionKeyring(store, Sealer()), on_settled=gone.note,
+            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,),
         )  # fmt: skip
         keeper = Keeper(
             cast(Store, scene.door(self.process)), book, orchestrator.decide,

@@ -1,19 +1,20 @@
 """The alarm: looks now and then at what needs people, and tells them once, whatever the number of workers."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sendonce.domain.attempts import Result
 from sendonce.engine.alerts import AlertSettings, Change, Raise, judge
+from sendonce.engine.own_faults import OwnFaults
 from sendonce.engine.sinks import Notice, Sink
 from sendonce.errors import SendonceError, StoreBusy
-from sendonce.observe.facts import Alerted, AlertFailed, Emit, Fact, Settled
+from sendonce.observe.facts import Alerted, AlertFailed, Emit
 from sendonce.stores.ports import AlertStore
 
 TRIES = 5
 MOST_UNTOLD = 100
-MOST_FAULTS = 20
 
 
 class _Owed(NamedTuple):
@@ -30,16 +31,13 @@ class Alarm:
         self._settings = settings
         self._sinks = sinks
         self._emit = emit
-        self._faults: Counter[str] = Counter()
+        self._faults = OwnFaults()
         self._owed: deque[_Owed] = deque(maxlen=MOST_UNTOLD)
         self._trouble = ""
 
-    def hear(self, fact: Fact) -> None:
-        """Count the faults on our side that this worker meets."""
-        if isinstance(fact, Settled) and fact.faults:
-            for name, count in fact.faults:
-                if name in self._faults or len(self._faults) < MOST_FAULTS:
-                    self._faults[name] += count
+    def note(self, results: Sequence[Result]) -> None:
+        """Look for faults on our side, and for what ends them."""
+        self._faults.note(results)
 
     async def run(self) -> None:
         """Look for ever, first after one interval: a worker that has just begun knows nothing."""
@@ -64,21 +62,28 @@ class Alarm:
     async def _look(self) -> None:
         readings = await self._store.readings(self._settings.repeat)
         known = {row.name: row for row in await self._store.alerts()}
-        faults, self._faults = self._faults, Counter()
+        met = self._faults.take()
         try:
-            for change in judge(self._settings, readings, faults, known):
+            for change in judge(self._settings, readings, known, met=met, over=self._faults.over):
                 if await self._is_mine(change):
                     is_over = not isinstance(change, Raise)
                     self._tell(Notice(name=change.name, message=change.message, is_over=is_over, at=readings.now))
         except StoreBusy:
-            self._faults.update(faults)
+            self._faults.put_back(met)
             raise
+        raised = {row.name: row.met_at for row in known.values() if row.is_raised and ":" in row.name}
+        self._faults.know(raised | {name: each.met_at for name, each in met.items()})
 
     async def _is_mine(self, change: Change) -> bool:
         """True for the one worker that is to tell it."""
         if isinstance(change, Raise):
             return await self._store.raise_alert(
-                change.name, change.message, seen=change.seen, repeat=self._settings.repeat
+                change.name,
+                change.message,
+                seen=change.seen,
+                repeat=self._settings.repeat,
+                size=change.size,
+                met_at=change.met_at,
             )
         return await self._store.clear_alert(change.name)
 

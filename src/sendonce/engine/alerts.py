@@ -1,11 +1,13 @@
 """When people are told that something needs them: thresholds, and one pure function that compares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from sendonce.domain.durations import format_duration, spell_duration
+from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
 from sendonce.stores.records import READING_CAP, AlertRow, Readings
 
@@ -16,6 +18,8 @@ LINGER = timedelta(minutes=5)
 TITLES = {
     "dead_letters": "dead letters that wait for a person",
     "oldest_due": "work that is due for long",
+    "oldest_open": "deliveries that are on their way for long",
+    "breakers": "destinations that fail for long",
     "in_doubt": "deliveries in doubt",
     "findings": "deliveries marked sent without evidence, or shown to be sent too late",
 }
@@ -43,6 +47,8 @@ class AlertSettings:
     repeat: timedelta = timedelta(hours=1)
     dead_letters: int = 1
     oldest_due: timedelta = timedelta(minutes=5)
+    oldest_open: timedelta = timedelta(minutes=15)
+    breakers: timedelta = timedelta(minutes=5)
     in_doubt: int = 100
     findings: int = 1
 
@@ -51,8 +57,9 @@ class AlertSettings:
             raise ConfigError("every must be between one second and one hour")
         if not timedelta(seconds=1) <= self.repeat <= timedelta(days=30):
             raise ConfigError("repeat must be between one second and 30 days")
-        if self.oldest_due < timedelta(0):
-            raise ConfigError("oldest_due must not be below zero")
+        for name in ("oldest_due", "oldest_open", "breakers"):
+            if getattr(self, name) < timedelta(0):
+                raise ConfigError(f"{name} must not be below zero")
         for name in ("dead_letters", "in_doubt", "findings"):
             if not 0 <= getattr(self, name) <= READING_CAP:
                 raise ConfigError(f"{name} must be between 0 (off) and {READING_CAP}")
@@ -61,11 +68,14 @@ class AlertSettings:
 
 
 class Raise(NamedTuple):
-    """It is so. `seen` is the count; for a fault on our side the time in whole seconds at which one was seen last."""
+    """It is so. `seen` is the count or the seconds, and `size` too: when it has grown it is told again. For a fault on
+    our side it is the time in whole seconds at which one was seen last, and `met_at` is where."""
 
     name: str
     message: str
     seen: int
+    size: int | None = None
+    met_at: str | None = None
 
 
 class Clear(NamedTuple):
@@ -77,27 +87,38 @@ Change: TypeAlias = Raise | Clear
 
 
 def judge(
-    settings: AlertSettings, readings: Readings, faults: Mapping[str, int], known: Mapping[str, AlertRow]
+    settings: AlertSettings,
+    readings: Readings,
+    known: Mapping[str, AlertRow],
+    *,
+    met: Mapping[str, Met] = MappingProxyType({}),
+    over: Collection[str] = (),
 ) -> list[Change]:
-    """What is so and what is over. `faults`: those on our side that this worker has seen since the last time.
+    """What is so and what is over. `known`: the alerts by name, raised or not.
 
-    `known`: the alerts by name, raised or not.
+    `met`: the faults on our side that this worker has met since the last time; `over`: those after which something got
+    through.
     """
     raised = {name: row for name, row in known.items() if row.is_raised}
-    return [*_standing(settings, readings, raised), *_faults(settings, readings, faults, raised)]
+    faults = _faults(settings, readings, met, raised, over)
+    return [*_standing(settings, readings, raised), *faults]
 
 
 def _standing(settings: AlertSettings, readings: Readings, raised: Mapping[str, AlertRow]) -> Iterator[Change]:
     for name, value, threshold, message in _measured(settings, readings):
         row = raised.get(name)
         if threshold and value >= threshold:
-            yield Raise(name, message, int(value))
+            yield Raise(name, message, int(value), max(1, int(value)))
         elif row is None:
             continue
         elif threshold and value > threshold * CALM:
             yield Raise(name, message, int(value))
-        elif not threshold or readings.now - row.told_at >= min(LINGER, settings.repeat):
+        elif not threshold or _is_calm(settings, readings, row):
             yield Clear(name, f"over: {TITLES[name]}")
+
+
+def _is_calm(settings: AlertSettings, readings: Readings, row: AlertRow) -> bool:
+    return readings.now - row.told_at >= min(LINGER, settings.repeat)
 
 
 def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str, float, float, str]]:
@@ -108,13 +129,12 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
         "dead_letters", dead, settings.dead_letters,
         f"{_count(dead, 'dead letter waits', 'dead letters wait')} for a person; see: sendonce dead-letters list",
     )  # fmt: skip
-    # A stop of everything lets work grow old on purpose; what else is held back is parked, and not due.
-    is_late = readings.oldest_due_at is not None and not readings.is_stopped
-    late = readings.now - readings.oldest_due_at if is_late and readings.oldest_due_at else timedelta(0)
+    late = _age(readings, readings.oldest_due_at)
     yield (
         "oldest_due", late.total_seconds(), settings.oldest_due.total_seconds(),
         f"work has been due for {format_duration(late)} and is not being sent; see: sendonce status",
     )  # fmt: skip
+    yield from _by_channel(settings, readings)
     yield (
         "in_doubt", doubtful, settings.in_doubt,
         f"{_count(doubtful, 'delivery', 'deliveries')} may have been sent, and nobody knows; ask: sendonce reconcile",
@@ -126,18 +146,51 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
     )  # fmt: skip
 
 
+def _by_channel(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str, float, float, str]]:
+    oldest = min(
+        ((row.oldest_open_at, row.scheme) for row in readings.channels if row.oldest_open_at), default=(None, "")
+    )
+    age = _age(readings, oldest[0])
+    yield (
+        "oldest_open", age.total_seconds(), settings.oldest_open.total_seconds(),
+        f"a delivery by {oldest[1]} has been on its way for {format_duration(age)} and has not come to an end;"
+        " see: sendonce status",
+    )  # fmt: skip
+    failing = _age(readings, min((row.breaker_since for row in readings.channels if row.breaker_since), default=None))
+    breakers = sum(row.breakers for row in readings.channels)
+    yield (
+        "breakers", failing.total_seconds(), settings.breakers.total_seconds(),
+        f"{_count(breakers, 'destination fails', 'destinations fail')} again and again, the first for"
+        f" {format_duration(failing)}: what goes there waits; see: sendonce status",
+    )  # fmt: skip
+
+
+def _age(readings: Readings, since: datetime | None) -> timedelta:
+    """A stop of everything lets work grow old on purpose; what else people hold back is left out of the readings."""
+    return timedelta(0) if since is None or readings.is_stopped else max(readings.now - since, timedelta(0))
+
+
 def _faults(
-    settings: AlertSettings, readings: Readings, faults: Mapping[str, int], raised: Mapping[str, AlertRow]
+    settings: AlertSettings,
+    readings: Readings,
+    met: Mapping[str, Met],
+    raised: Mapping[str, AlertRow],
+    over: Collection[str],
 ) -> Iterator[Change]:
-    """One worker sees a fault, another does not: it is over when none of them has seen it for as long as `repeat`."""
+    """One worker meets a fault, another does not: it is over when something got through where it was met, or when none
+    of them has met it for as long as `repeat`."""
     now = int(readings.now.timestamp())
-    for name, count in faults.items():
+    for name, (times, met_at) in met.items():
         code, _, scheme = name.partition(":")
         why = _ADVICE.get(code, f"the fault is on our side ({code})")
-        attempts = _count(count, "attempt", "attempts")
-        yield Raise(name, f"{scheme}: {attempts} put off: {why}; nothing is lost meanwhile", now)
+        attempts = _count(times, "attempt", "attempts")
+        yield Raise(name, f"{scheme}: {attempts} put off: {why}; nothing is lost meanwhile", now, met_at=met_at)
     for name, row in raised.items():
-        if ":" in name and name not in faults and now - row.seen >= settings.repeat.total_seconds():
+        if ":" not in name or name in met:
+            continue
+        if name in over and _is_calm(settings, readings, row):
+            yield Clear(name, f"over: {name}, something got through")
+        elif now - row.seen >= settings.repeat.total_seconds():
             yield Clear(name, f"over: {name}, not seen for {format_duration(settings.repeat)}")
 
 

@@ -6,10 +6,11 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from sendonce.channels.registry import Channels
+from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
@@ -78,8 +79,9 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
             worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
-            emit=_heard(parts.emit, alarm.hear) if alarm else parts.emit, vitals=vitals, is_counted=bool(parts.listen),
-            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer), on_settled=gone.note,
+            emit=parts.emit, vitals=vitals, is_counted=bool(parts.listen),
+            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer),
+            on_settled=(gone.note, alarm.note) if alarm else (gone.note,),
         )  # fmt: skip
         parts.emit(
             Begun(
@@ -97,7 +99,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         try:
             if stop is None:
                 _stop_on_signals(worker)
-            shown = attended(page, parts.open_store, worker, worker_id, parts.emit) if parts.listen else nullcontext()
+            shown = nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id)
             pruned = _pruned(parts, store, worker_id)
             watched = _watched(alarm, until_idle=parts.config.until_idle)
             async with _minding(gone), _told(worker, stop), watched, pruned, shown:
@@ -110,6 +112,11 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
             await parts.doorbell.close()
         await parts.channels.close()
         await store.close()
+
+
+def _shown(parts: Parts, page: Page, worker: Worker, worker_id: int) -> AbstractAsyncContextManager[None]:
+    schemes = {scheme_of(each) for each in parts.channels.settings()}
+    return attended(page, parts.open_store, worker, worker_id, parts.emit, schemes)
 
 
 def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alarm | None:

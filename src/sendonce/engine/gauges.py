@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from sendonce.errors import SendonceError, StoreBusy
 from sendonce.observe import metrics
 from sendonce.observe.facts import Emit, MetricsFailed
-from sendonce.observe.metrics import Measured, alone
-from sendonce.stores.ports import LeaseStore
+from sendonce.observe.metrics import CAUSES, OTHER, Measured, alone
+from sendonce.stores.ports import AlertStore, LeaseStore
 from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import Status
+from sendonce.stores.records import ChannelRow, Status
 
 CHECK_SECONDS = 1.0
 READ_SECONDS = 15.0
@@ -20,19 +21,24 @@ CONFIRMED_SECONDS = 10.0
 STALE_SECONDS = 45.0
 
 
-class GaugeStore(LeaseStore, ReadStore, Protocol):
+class GaugeStore(LeaseStore, ReadStore, AlertStore, Protocol):
     """What gauges are read from."""
 
 
 class _Reading(NamedTuple):
     at: float
     status: Status
+    channels: Sequence[ChannelRow]
 
 
 class Gauges:
-    """Asks every second whether this worker is the eldest that serves metrics; if so, reads now and then."""
+    """Asks every second whether this worker is the eldest that serves metrics; if so, reads now and then.
 
-    def __init__(self, store: GaugeStore, worker_id: int, emit: Emit) -> None:
+    `schemes`: those that this worker has a channel for.
+    """
+
+    def __init__(self, store: GaugeStore, worker_id: int, emit: Emit, schemes: Collection[str] = ()) -> None:
+        self._schemes = frozenset(schemes)
         self._store = store
         self._worker_id = worker_id
         self._emit = emit
@@ -63,7 +69,7 @@ class Gauges:
             return
         self._confirmed_at = begun
         if self._reading is None or begun - self._reading.at >= READ_SECONDS:
-            self._reading = _Reading(begun, await self._store.status())
+            self._reading = _Reading(begun, await self._store.status(), await self._store.open_channels())
 
     def measured(self) -> list[Measured]:
         """What was read; nothing when it is not for this worker to say, or too old."""
@@ -72,29 +78,39 @@ class Gauges:
             return []
         if now - self._reading.at > STALE_SECONDS:
             return []
-        return _measured(self._reading.status)
+        return [*_measured(self._reading.status), *self._by_channel(self._reading)]
+
+    def _by_channel(self, reading: _Reading) -> list[Measured]:
+        ages: dict[tuple[str, ...], float] = {(scheme,): 0.0 for scheme in (*self._schemes, OTHER)}
+        breakers = dict.fromkeys(ages, 0.0)
+        for row in reading.channels:
+            label = (row.scheme if row.scheme in self._schemes else OTHER,)
+            ages[label] = max(ages[label], _age(reading.status, row.oldest_open_at).total_seconds())
+            breakers[label] += row.breakers
+        return [(metrics.OLDEST_OPEN, ages), (metrics.BREAKERS, breakers)]
 
 
 def _measured(status: Status) -> list[Measured]:
     values = {
-        metrics.OLDEST_DUE: _oldest_due(status).total_seconds(),
+        metrics.OLDEST_DUE: _age(status, status.oldest_due_at).total_seconds(),
         metrics.DUE: status.due,
         metrics.SCHEDULED: status.scheduled,
         metrics.RETRYING: status.retrying,
         metrics.BEING_SENT: status.in_flight,
         metrics.IN_DOUBT: status.in_doubt,
-        metrics.PARKED: status.parked,
         metrics.DEAD_LETTERS: status.dead_letters,
         metrics.WORKERS: len(status.workers),
         metrics.STOPS: len(status.stops),
         metrics.ALERTS: len(status.alerts),
         metrics.SCHEMA: status.schema_version,
     }
-    return [(metric, alone(value)) for metric, value in values.items()]
+    parked: dict[tuple[str, ...], float] = {(cause,): 0 for cause in CAUSES}
+    parked |= {(cause,): count for cause, count in status.parked_by}
+    return [(metrics.PARKED, parked), *((metric, alone(value)) for metric, value in values.items())]
 
 
-def _oldest_due(status: Status) -> timedelta:
-    """A stop of everything lets work grow old on purpose; what else is held back is parked, and not due."""
-    if status.oldest_due_at is None or any(stop.scope == "all" for stop in status.stops):
+def _age(status: Status, since: datetime | None) -> timedelta:
+    """A stop of everything lets work grow old on purpose; what else people hold back is not read."""
+    if since is None or any(stop.scope == "all" for stop in status.stops):
         return timedelta(0)
-    return max(status.now - status.oldest_due_at, timedelta(0))
+    return max(status.now - since, timedelta(0))

@@ -8,7 +8,7 @@ GET /readyz   200 while it takes work: registered, not stopping, and the databas
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
@@ -98,11 +98,16 @@ class Page:
 
 @asynccontextmanager
 async def attended(
-    page: Page, open_store: Callable[[], Awaitable[Store]], worker: Worker, worker_id: int, emit: Emit
+    page: Page,
+    open_store: Callable[[], Awaitable[Store]],
+    worker: Worker,
+    worker_id: int,
+    emit: Emit,
+    schemes: Collection[str],
 ) -> AsyncIterator[None]:
     """Look at the database for whoever asks, through connections of its own: no send waits for a count."""
     store = await open_store()
-    gauges = Gauges(store, worker_id, emit)
+    gauges = Gauges(store, worker_id, emit, schemes)
     page.look = look = Look(store.namespace)
     page.in_flight = lambda: worker.in_flight
     page.of_database = gauges.measured

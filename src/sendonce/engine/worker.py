@@ -38,7 +38,7 @@ class Worker:
     def __init__(
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
-        rooms: RoomStore, keyring: Keyring | None = None, on_settled: Callable[[Sequence[Result]], None] | None = None,
+        rooms: RoomStore, keyring: Keyring | None = None, on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
         vitals: Vitals | None = None, is_counted: bool = False,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
@@ -275,8 +275,8 @@ class Worker:
         self._finished += len(results)
         self._in_doubt += settled.in_doubt
         self._emit(settled)
-        if self._on_settled is not None:
-            self._on_settled(results)
+        for note in self._on_settled:
+            note(results)
 
     async def _finish(self, settling: asyncio.Task[None]) -> None:
         """Let what is in flight end within the grace period, cut off the rest, and settle everything."""

@@ -9,7 +9,6 @@ from typing import Self, TypeAlias
 from sendonce.domain.attempts import Result, Verdict
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.destinations import scheme_of
-from sendonce.domain.outcomes import Deferred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +28,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """One batch of results is written. `faults` on our side, as code:scheme, and how often each was met.
+    """One batch of results is written.
 
     Where somebody counts: the `attempts` by scheme and outcome, with the seconds that each took, and the `look_ups` by
     their answer.
@@ -42,7 +41,6 @@ class Settled:
     already_applied: int
     late: int
     took: timedelta
-    faults: tuple[tuple[str, int], ...] = ()
     attempts: tuple[tuple[str, str, tuple[float, ...]], ...] = ()
     look_ups: tuple[tuple[str, int], ...] = ()
 
@@ -61,7 +59,6 @@ class Settled:
             already_applied=verdicts.count(Verdict.ALREADY_APPLIED),
             late=verdicts.count(Verdict.LATE),
             took=took,
-            faults=_faults(results) if states[DeliveryState.PENDING_RETRY] else (),
             attempts=_attempts(results, seconds) if seconds else (),
             look_ups=_look_ups(results) if seconds else (),
         )
@@ -190,19 +187,6 @@ class PruningFailed:
     """Retention cannot do its work."""
 
     reason: str
-
-
-def _faults(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        Counter(
-            [
-                f"{outcome.code}:{scheme_of(result.report.claim.address)}"
-                for result in results
-                if type(outcome := result.report.outcome) is Deferred
-                and (outcome.code.startswith("our_") or outcome.code == "no_channel")
-            ]
-        ).items()
-    )
 
 
 Fact: TypeAlias = (

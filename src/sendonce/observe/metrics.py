@@ -72,7 +72,11 @@ SCHEDULED = Metric("sendonce_deliveries_scheduled", "gauge", "Deliveries that ar
 RETRYING = Metric("sendonce_deliveries_retrying", "gauge", "Due or due later after an attempt that failed.")
 BEING_SENT = Metric("sendonce_deliveries_in_flight", "gauge", "Deliveries that are being sent.")
 IN_DOUBT = Metric("sendonce_deliveries_in_doubt", "gauge", "Open deliveries that may have been sent.")
-PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries held back by a stop, a pause, a breaker or a rate.")
+PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries that are held back, by what.", ("cause",))
+OLDEST_OPEN = Metric(
+    "sendonce_oldest_open_age_seconds", "gauge", "For how long the oldest open delivery is on its way.", ("channel",)
+)
+BREAKERS = Metric("sendonce_breakers_open", "gauge", "Destinations left alone because they fail.", ("channel",))
 DEAD_LETTERS = Metric(
     "sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person; cancelled ones do not."
 )
@@ -86,8 +90,15 @@ OF_A_WORKER = (
     LEASES_LOST, DATABASE_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
 )  # fmt: skip
 OF_THE_DATABASE = (
-    OLDEST_DUE, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS, WORKERS, STOPS, ALERTS, SCHEMA,
+    OLDEST_DUE, OLDEST_OPEN, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS, WORKERS,
+    STOPS, ALERTS, SCHEMA,
 )  # fmt: skip
+
+
+# What holds a delivery back: a subscription that is paused or disabled, a stop, a breaker, too many on their way …
+CAUSES = ("subscription", "stop", "breaker", "limit", "rate", "other")
+# What no channel of this worker serves: a scheme that somebody else has chosen is not for labels.
+OTHER = "other"
 
 
 def alone(value: float) -> Values:

@@ -16,12 +16,10 @@ from sendonce.observe.facts import (
     Settled,
     Tripped,
 )
-from sendonce.observe.metrics import Measured, Metric, Spread
+from sendonce.observe.metrics import OTHER, Measured, Metric, Spread
 
 OUTCOMES = ("Delivered", "Accepted", "Refused", "Failed", "Unknown", "Deferred")
 RESULTS = ("completed", "retrying", "dead_lettered", "already_applied", "late")
-# What no channel of this worker serves: a scheme that somebody else has chosen is not for labels.
-OTHER = "other"
 _KNOWN: dict[Metric, tuple[str, ...]] = {
     metrics.LOOK_UPS: ("found", "not_found", "no_answer", "cannot_tell"),
     metrics.RESULTS: RESULTS,

@@ -143,6 +143,13 @@ INSIDE = (
     _alerts("repeat", kinds.DURATION, "After what time an alert that still stands is told again."),
     _alerts("dead_letters", kinds.WHOLE, "Open dead letters from which on people are told; 0 is off, here and below."),
     _alerts("oldest_due", kinds.DURATION, "For how long something has been due. What is parked is not due."),
+    _alerts(
+        "oldest_open",
+        kinds.DURATION,
+        "For how long the oldest open delivery has been on its way, parked or waiting for a retry; what a person holds"
+        " back does not count.",
+    ),
+    _alerts("breakers", kinds.DURATION, "For how long a destination that fails again and again has been left alone."),
     _alerts("in_doubt", kinds.WHOLE, "Deliveries that may have been sent and about which nobody knows."),
     _alerts(
         "findings",

@@ -17,6 +17,7 @@ from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import (
     Acted,
     AlertRow,
+    ChannelRow,
     Readings,
     Room,
     SecretRow,
@@ -138,8 +139,19 @@ class SealStore(Protocol):
 class AlertStore(Protocol):
     """What was told to people, and when, so that several workers tell it once."""
 
-    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
-        """True when it is to be told now: it is new, has cleared since, or was told longer ago than `repeat`."""
+    async def raise_alert(
+        self,
+        name: str,
+        message: str,
+        *,
+        seen: int,
+        repeat: timedelta,
+        size: int | None = None,
+        met_at: str | None = None,
+    ) -> bool:
+        """True when it is to be told now: it is new, has cleared since, was told longer ago than `repeat`, or it is ten
+        times the `size` that was told. `met_at`: where a fault on our side was met last.
+        """
         ...
 
     async def clear_alert(self, name: str) -> bool:
@@ -152,6 +164,10 @@ class AlertStore(Protocol):
 
     async def readings(self, window: timedelta) -> Readings:
         """What alerts are decided by. Findings count when they were made within `window`."""
+        ...
+
+    async def open_channels(self) -> tuple[ChannelRow, ...]:
+        """What is open, by channel; those that have nothing open are left out."""
         ...
 
 

@@ -219,6 +219,21 @@ class AlertRow:
     seen: int
     raised_at: datetime
     told_at: datetime
+    met_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelRow:
+    """What is open of one channel: since when its oldest delivery is on its way, its breakers that are open, and since
+    when the first of them is. What a person holds back (a stop, a pause) is left out.
+
+    A delivery is on its way since it was tried first; before that, since it is due or had to wait.
+    """
+
+    scheme: str
+    oldest_open_at: datetime | None
+    breakers: int
+    breaker_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +272,7 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The whole at a glance. Counts stop at `COUNT_CAP`."""
+    """The whole at a glance. Counts stop at `COUNT_CAP`. `parked_by`: what is parked, by its cause."""
 
     now: datetime
     schema_version: int
@@ -274,6 +289,7 @@ class Status:
     stops: tuple[StopRow, ...] = field(default=())
     rooms: tuple[Room, ...] = field(default=())
     alerts: tuple[AlertRow, ...] = field(default=())
+    parked_by: tuple[tuple[str, int], ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,11 +302,16 @@ class Readings:
     in_doubt: int
     findings: int
     is_stopped: bool
+    channels: tuple[ChannelRow, ...] = ()
 
 
 COUNT_CAP = 100_000
 # Looked at by every worker twice a minute, so it is less.
 READING_CAP = 10_000
+# Of what is due, of what waits for a retry, and of the rooms, no more than this is looked at for the oldest.
+FRONT_CAP = 2_000
+# What was told is told again when it is so many times as much.
+GROWTH = 10
 # The kind of finding that says who has attested a delivery as sent, and why.
 ATTESTED = "attested"
 # Of each room no more than this is counted, and at a glance no more rooms than this are shown.

@@ -48,7 +48,7 @@ class Pass:
         self._worker = Worker(
             orchestrator, store, self._channels, self._policies, book, CONFIG,
             worker_id=worker_id, namespace=await store.namespace(), emit=logs.write, rooms=store,
-            keyring=SubscriptionKeyring(store, Sealer()), on_settled=gone.note,
+            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,),
         )  # fmt: skip
         await self._worker.run()
         await gone.apply()

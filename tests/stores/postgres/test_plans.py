@@ -83,11 +83,12 @@ EXPECTED = {
     "status_counts": {
         "deliveries_due",
         "deliveries_in_doubt",
-        "deliveries_parked",
         "attempts_pkey",
         "dead_letters_waiting",
     },
     "readings": {"deliveries_due", "deliveries_in_doubt", "dead_letters_waiting", "findings_pkey"},
+    "open_channels": {"deliveries_due", "deliveries_parked", "deliveries_pkey", "attempts_pkey"},
+    "parked_by": {"deliveries_parked"},
     "event_window": {"events_pkey"},
     "event_rows": {"events_pkey"},
     "event_payload": {"events_pkey"},

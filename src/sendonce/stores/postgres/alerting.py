@@ -4,15 +4,30 @@ from datetime import timedelta
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.lanes import Lanes, fetch
-from sendonce.stores.records import READING_CAP, AlertRow, Readings
+from sendonce.stores.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings
 
 
 class Alerting(Lanes):
-    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
+    async def raise_alert(
+        self,
+        name: str,
+        message: str,
+        *,
+        seen: int,
+        repeat: timedelta,
+        size: int | None = None,
+        met_at: str | None = None,
+    ) -> bool:
         """See AlertStore."""
-        values = {"name": clean(name, CODE_LENGTH), "message": clean(message, MESSAGE_LENGTH), "seen": seen}
+        values = {
+            "name": clean(name, CODE_LENGTH),
+            "message": clean(message, MESSAGE_LENGTH),
+            "seen": seen,
+            "met_at": None if met_at is None else clean(met_at, MESSAGE_LENGTH),
+        }
+        telling = {**values, "repeat": repeat.total_seconds(), "size": size, "growth": GROWTH}
         async with self.people.transaction() as connection:
-            if await fetch(connection, "tell_alert", {**values, "repeat": repeat.total_seconds()}):
+            if await fetch(connection, "tell_alert", telling):
                 return True
             await fetch(connection, "note_alert", values)
             return False
@@ -29,4 +44,9 @@ class Alerting(Lanes):
     async def readings(self, window: timedelta) -> Readings:
         """See AlertStore."""
         row = (await self.people.fetch("readings", {"cap": READING_CAP, "window": window.total_seconds()}))[0]
-        return Readings(**dict(zip(Readings.__dataclass_fields__, row, strict=True)))
+        return Readings(**dict(zip(Readings.__dataclass_fields__, (*row, await self.open_channels()), strict=True)))
+
+    async def open_channels(self) -> tuple[ChannelRow, ...]:
+        """See AlertStore."""
+        rows = await self.people.fetch("open_channels", {"cap": FRONT_CAP})
+        return tuple(ChannelRow(**dict(zip(ChannelRow.__dataclass_fields__, row, strict=True))) for row in rows)

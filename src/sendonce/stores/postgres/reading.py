@@ -43,9 +43,10 @@ class Reading(Lanes):
         workers = await self.people.fetch("live_workers", {"alive": ALIVE.total_seconds()})
         stops = await self.people.fetch("stops", {})
         rooms = await self.people.fetch("rooms", {"after": "", "limit": ROOMS_SHOWN, "cap": ROOM_CAP})
+        parked_by = await self.people.fetch("parked_by", {"cap": COUNT_CAP})
         alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
-            "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt", "parked",
+            "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt",
             "dead_letters", "completed",
         )  # fmt: skip
         return Status(
@@ -54,6 +55,8 @@ class Reading(Lanes):
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
             rooms=tuple(room_of(row) for row in rooms),
             alerts=tuple(each for each in alerts if each.is_raised),
+            parked=sum(count for _, count in parked_by),
+            parked_by=tuple(parked_by),
         )
 
     async def backfills(self) -> list[Backfill]:

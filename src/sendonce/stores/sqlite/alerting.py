@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.stores.records import READING_CAP, AlertRow, Readings
+from sendonce.stores.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings
 from sendonce.stores.sqlite.lanes import Lane, Transaction
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds
@@ -15,9 +15,23 @@ class Alerting:
     _writer: Lane
     _reader: Lane
 
-    async def raise_alert(self, name: str, message: str, *, seen: int, repeat: timedelta) -> bool:
-        values = {"name": clean(name, CODE_LENGTH), "message": clean(message, MESSAGE_LENGTH), "seen": seen}
-        return await self._writer.run(_raise, values, repeat)
+    async def raise_alert(
+        self,
+        name: str,
+        message: str,
+        *,
+        seen: int,
+        repeat: timedelta,
+        size: int | None = None,
+        met_at: str | None = None,
+    ) -> bool:
+        values = {
+            "name": clean(name, CODE_LENGTH),
+            "message": clean(message, MESSAGE_LENGTH),
+            "seen": seen,
+            "met_at": None if met_at is None else clean(met_at, MESSAGE_LENGTH),
+        }
+        return await self._writer.run(_raise, values, size, repeat)
 
     async def clear_alert(self, name: str) -> bool:
         return bool(await self._writer.run(Transaction.fetch, "clear_alert", {"name": clean(name, CODE_LENGTH)}))
@@ -28,9 +42,13 @@ class Alerting:
     async def readings(self, window: timedelta) -> Readings:
         return await self._reader.run(_readings, window)
 
+    async def open_channels(self) -> tuple[ChannelRow, ...]:
+        return await self._reader.run(_open_channels)
 
-def _raise(transaction: Transaction, values: dict[str, object], repeat: timedelta) -> bool:
-    if transaction.fetch("tell_alert", {**values, "repeat": microseconds(repeat)}):
+
+def _raise(transaction: Transaction, values: dict[str, object], size: int | None, repeat: timedelta) -> bool:
+    telling = {**values, "repeat": microseconds(repeat), "size": size, "growth": GROWTH}
+    if transaction.fetch("tell_alert", telling):
         return True
     transaction.change("note_alert", values)
     return False
@@ -38,4 +56,8 @@ def _raise(transaction: Transaction, values: dict[str, object], repeat: timedelt
 
 def _readings(transaction: Transaction, window: timedelta) -> Readings:
     values = {"cap": READING_CAP, "since": transaction.now - microseconds(window)}
-    return record(Readings, transaction.fetch("readings", values)[0])
+    return record(Readings, (*transaction.fetch("readings", values)[0], _open_channels(transaction)))
+
+
+def _open_channels(transaction: Transaction) -> tuple[ChannelRow, ...]:
+    return tuple(record(ChannelRow, row) for row in transaction.fetch("open_channels", {"cap": FRONT_CAP}))

@@ -114,8 +114,9 @@ class Reading:
 
 def _status(transaction: Transaction) -> Status:
     version, due, oldest, *counts = transaction.fetch("status_counts", {"cap": COUNT_CAP})[0]
-    names = ("scheduled", "retrying", "in_flight", "in_doubt", "parked", "dead_letters", "completed")
+    names = ("scheduled", "retrying", "in_flight", "in_doubt", "dead_letters", "completed")
     alerts = [record(AlertRow, row) for row in transaction.fetch("alerts")]
+    parked_by = transaction.fetch("parked_by", {"cap": COUNT_CAP})
     workers = transaction.fetch("live_workers", {"since": transaction.now - microseconds(ALIVE)})
     return Status(
         now=moment(transaction.now),
@@ -127,6 +128,8 @@ def _status(transaction: Transaction) -> Status:
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
         rooms=tuple(rooms_of(transaction, "", ROOMS_SHOWN)),
         alerts=tuple(each for each in alerts if each.is_raised),
+        parked=sum(count for _, count in parked_by),
+        parked_by=tuple((cause, count) for cause, count in parked_by),
     )
 
 

@@ -5,3 +5,8 @@
 alter table sendonce_deliveries add column not_before timestamptz;
 comment on column sendonce_deliveries.not_before is
   'While it is in doubt: the moment before which it is neither asked about nor sent';
+
+-- How much it was when people were told, so that they are told again when it has grown; and where a fault on our side was
+-- met last, so that it is over when something gets through there.
+alter table sendonce_alerts add column told_size bigint;
+alter table sendonce_alerts add column met_at text;

@@ -24,8 +24,6 @@ select now(),
          select status from sendonce_deliveries where in_doubt order by id limit :cap) a
         where a.status not in ('Completed', 'DeadLettered')),
        (select count(*) from (
-         select 1 from sendonce_deliveries where parked_on is not null order by parked_on limit :cap) a),
-       (select count(*) from (
          select 1 from sendonce_dead_letters
           where closed_at is null and reason <> 'cancelled' order by created_at limit :cap) a),
        (select coalesce(sum(amount), 0)::bigint from sendonce_counters where name = 'completed');

@@ -27,8 +27,6 @@ select (select cast(value as integer) from sendonce_meta where name = 'schema_ve
           limit :cap)
          where status not in ('Completed', 'DeadLettered')),
        (select count(*) from (
-         select 1 from sendonce_deliveries indexed by sendonce_deliveries_parked where parked_on is not null limit :cap)),
-       (select count(*) from (
          select 1
            from sendonce_dead_letters indexed by sendonce_dead_letters_waiting
           where closed_at is null and reason <> 'cancelled'
