@@ -81,7 +81,7 @@ class Database:
         connection.create_function("tick", 0, self.tick)
         connection.executescript(LOG)
         self.lane._connection = self.connection = connection
-        self.store = SqliteStore(self.lane, self.lane)
+        self.store: Any = SqliteStore(self.lane, self.lane)
 
     def now(self) -> int:
         return int((EPOCH_SECONDS + self._loop.time() + self.ahead) * 1e6)

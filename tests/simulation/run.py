@@ -28,7 +28,7 @@ class Outcome:
 def run(seed: int, profile: Profile = SMALL, note: Callable[[str], None] | None = None) -> Outcome:
     """Play one seed. The same seed is the same run, every time and everywhere."""
     scene = Scene(seed, profile, note)
-    with _virtual_time(scene):
+    with virtual_time(scene):
         try:
             scene.loop.run_until_complete(play(scene))
         except Stuck as error:
@@ -40,7 +40,7 @@ def run(seed: int, profile: Profile = SMALL, note: Callable[[str], None] | None 
 
 
 @contextmanager
-def _virtual_time(scene: Scene) -> Iterator[None]:
+def virtual_time(scene: Scene) -> Iterator[None]:
     """Whoever asks for the time is told the loop's; callers who record, the database's."""
     was_collecting = gc.isenabled()
     gc.disable()  # what is collected in the middle of a run would end there, and not where its process died

@@ -7,6 +7,7 @@ with subscribed as materialized (
    where t.pattern = any(cast(cast(:patterns as text) as text[]))
      and t.tenant = cast(:tenant as text)
      and s.state <> 'removed'
+   order by s.id
 ),
 recorded as (
   insert into sendonce_events (version, content_digest, tenant, type, key, subject, payload, headers, routed)

@@ -48,11 +48,12 @@ class Leasing(Lanes):
             if not leases:
                 return []
             lease_ids = [row[0] for row in leases]
-            delivery_ids = [delivery_id for row in leases for delivery_id in row[1]]
+            # One that was settled and claimed again can be named by two of them.
+            delivery_ids = list(dict.fromkeys(delivery_id for row in leases for delivery_id in row[1]))
             values = {"lease_ids": lease_ids, "delivery_ids": delivery_ids}
             rows = await fetch(connection, "expired_claims", values)
             reports = [Report(Claim._make(row[:_WIDTH]), row[_WIDTH], LEASE_EXPIRED) for row in rows]
-            results = list(decide(reports))
+            results = list(decide(reports)) if reports else []
             verdicts = await settle_on(connection, results) if results else []
             await fetch(connection, "release", {"lease_ids": lease_ids})
             return [result for result, verdict in zip(results, verdicts, strict=True) if verdict is Verdict.APPLIED]

@@ -197,7 +197,7 @@ d as (
 ),
 z as (
   insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
-  select d.id, d.y, d.c, d.m from d where d.status = 'DeadLettered'
+  select d.id, d.y, d.c, d.m from d where d.status = 'DeadLettered' order by d.id
 ),
 k as (
   insert into sendonce_counters (name, amount)
@@ -243,7 +243,7 @@ with d as (
 ),
 z as (
   insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
-  select d.id, 'cancelled', 'cancelled', :reason::text from d
+  select d.id, 'cancelled', 'cancelled', :reason::text from d order by d.id
 ),
 k as (
   insert into sendonce_counters (name, amount) select 'dead_lettered', count(*) from d having count(*) > 0
