@@ -15,6 +15,7 @@ from tests.processes import sendonce, until
 
 WHY = ["--reason", "the provider had an outage"]
 HOLDING = Policy(if_unsure=IfUnsure.HOLD)
+AT_ONCE = Policy(jitter=0, doubt_wait=timedelta(0))
 APP = ["--app", "tests.cli.test_reconcile:channels"]
 
 
@@ -52,7 +53,7 @@ def _nothing_yet() -> None:
 def given_in_doubt(cli: Cli, *keys: str, to: str = "asked:a") -> None:
     for key in keys:
         cli.delivery(key, to)
-    cli.attempt(Unknown("timeout"), can_look_up=True)
+    cli.attempt(Unknown("timeout"), can_look_up=True, policy=AT_ONCE)
 
 
 def reconcile(cli: Cli, *options: str) -> Ran:
@@ -102,7 +103,9 @@ def test_what_could_not_be_asked_ends_with_one(cli: Cli) -> None:
 
 def test_with_nothing_in_doubt_there_is_nothing_to_ask(cli: Cli) -> None:
     assert reconcile(cli) == Ran(0, "asked about 0 deliveries in doubt\n", "")
-    assert reconcile(cli, "--json").json == {"asked": 0, "answers": {}, "still_in_doubt": 0, "deliveries": []}
+    assert reconcile(cli, "--json").json == {
+        "asked": 0, "answers": {}, "still_in_doubt": 0, "deliveries": [], "left_alone": 0, "left_alone_until": None,
+    }  # fmt: skip
 
 
 def given_sent(cli: Cli, *keys: str) -> None:
@@ -186,11 +189,13 @@ def test_everything_open_is_put_in_doubt_and_logged(cli: Cli) -> None:
 
     assert refused.code == 1
     assert "1 worker alive (host:7): stop first, or add --even-if-running" in refused.err
-    assert (
-        ran.out == "2 open deliveries put in doubt; workers ask about them after 5m; ask now with: sendonce reconcile\n"
-    )
+    assert ran.out == ("2 open deliveries put in doubt; nobody asks about them or sends them for 5m, then workers do\n")
     assert in_doubt(cli) == 2
-    assert cli("doubt", "--open", *WHY, "--even-if-running", "--json").json == {"changed": 0}
+    early = reconcile(cli)
+    assert early.code == 1
+    assert "asked about 0 deliveries in doubt\n  1 is not asked about before 20" in early.out
+    again = cli("doubt", "--open", *WHY, "--even-if-running", "--wait", "0", "--operator", "ada")
+    assert again.out == "2 open deliveries put in doubt; ask now with: sendonce reconcile\n"
 
 
 def test_after_a_restore_what_had_arrived_is_not_sent_again(cli: Cli) -> None:
@@ -198,7 +203,7 @@ def test_after_a_restore_what_had_arrived_is_not_sent_again(cli: Cli) -> None:
         cli.delivery(key, "asked:a")
     provider.has["sent before the loss"] = Found("p-1")
 
-    assert cli("doubt", "--open", *WHY).code == 0
+    assert cli("doubt", "--open", "--wait", "0s", *WHY).code == 0
     assert reconcile(cli).code == 0
 
     assert [row["status"] for row in cli("deliveries", "list", "--json").json] == ["PendingRetry", "Completed"]

@@ -118,13 +118,13 @@ def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decisi
 @pytest.mark.parametrize(
     ("delivery", "decision"),
     [
-        (a_delivery(), wait(30 * S, in_doubt=True)),
-        (a_delivery(attempt_count=1, deferred_count=1), wait(30 * S, in_doubt=True)),
-        (a_delivery(attempt_count=2), IN_DOUBT),
-        (a_delivery(if_unsure=HOLD), IN_DOUBT),
-        (a_delivery(if_unsure=HOLD, can_look_up=True), wait(30 * S, in_doubt=True)),
-        (a_delivery(if_unsure=HOLD, can_look_up=None), wait(30 * S, in_doubt=True)),
-        (a_delivery(attempt_count=9, can_look_up=True), wait(100 * S, in_doubt=True)),
+        (a_delivery(), wait(30 * S, in_doubt=True, left_alone=30 * S)),
+        (a_delivery(attempt_count=1, deferred_count=1), wait(30 * S, in_doubt=True, left_alone=30 * S)),
+        (a_delivery(attempt_count=2), replace(IN_DOUBT, left_alone=30 * S)),
+        (a_delivery(if_unsure=HOLD), replace(IN_DOUBT, left_alone=30 * S)),
+        (a_delivery(if_unsure=HOLD, can_look_up=True), wait(30 * S, in_doubt=True, left_alone=30 * S)),
+        (a_delivery(if_unsure=HOLD, can_look_up=None), wait(30 * S, in_doubt=True, left_alone=30 * S)),
+        (a_delivery(attempt_count=9, can_look_up=True), wait(100 * S, in_doubt=True, left_alone=30 * S)),
     ],
 )
 def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decision: Decision) -> None:
@@ -147,7 +147,7 @@ def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_
 
     decision = decided(a_delivery(in_doubt=in_doubt, can_look_up=True), outcome, policy)
 
-    assert decision == wait(delay, in_doubt=True)
+    assert decision == wait(delay, in_doubt=True, left_alone=delay)
 
 
 @pytest.mark.parametrize(

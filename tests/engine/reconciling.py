@@ -25,11 +25,13 @@ NO_TRIGGERS = "alter table sendonce_deliveries disable trigger user"
 
 
 async def given_in_doubt(
-    database: Database, store: Store, amount: int = 1, *, to: str = "test:a", outcome: Unknown = NO_ANSWER
-) -> list[int]:
+    database: Database, store: Store, amount: int = 1, *, to: str = "test:a", outcome: Unknown = NO_ANSWER,
+    policy: Policy | None = None,
+) -> list[int]:  # fmt: skip
+    """Deliveries of which nobody knows whether they were sent. Asked about at once, unless `policy` waits."""
     ids = given_due_deliveries(database, amount, to=to)
     lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, outcome)
+    await settle_with(store, lease, outcome, policy or AT_ONCE)
     await store.release([lease.id])
     return ids
 

@@ -79,30 +79,31 @@ async def test_R11_what_is_not_found_is_sent_by_a_worker_with_the_same_token(dat
     assert (await row_of(store, delivery_id)).status is DeliveryState.COMPLETED
 
 
-async def test_R11_not_found_before_doubt_wait_is_over_means_not_yet(database: Database, store: Store) -> None:
-    [delivery_id] = await given_in_doubt(database, store)
+@pytest.mark.parametrize("outcome", [Unknown("timeout"), LEASE_EXPIRED])
+async def test_R11_nothing_is_asked_about_before_its_moment(database: Database, store: Store, outcome: Unknown) -> None:
+    [delivery_id] = await given_in_doubt(database, store, outcome=outcome, policy=LATER)
     channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
 
-    done, _ = await reconcile(store, serving(channel), LATER)
+    early, _ = await reconcile(store, serving(channel))
 
     row = await row_of(store, delivery_id)
-    assert (row.in_doubt, done.answers, done.unanswered) == (True, {Answer.TOO_EARLY: 1}, 1)
-    assert row.next_attempt_at is not None
-    assert timedelta(minutes=50) < row.next_attempt_at - database.now() <= HOUR
-    done, _ = await reconcile(store, serving(channel), AT_ONCE)
-    assert done.answers == {Answer.NOT_FOUND: 1}
+    assert (row.in_doubt, early.asked, channel.asked) == (True, 0, [])
+    assert early.left_alone == 1
+    assert early.left_alone_until == row.not_before == row.next_attempt_at
+    database.advance(HOUR + timedelta(seconds=1))
+    done, _ = await reconcile(store, serving(channel))
+    assert (done.answers, done.left_alone) == ({Answer.NOT_FOUND: 1}, 0)
 
 
-async def test_R11_not_found_while_who_lost_the_lease_may_still_be_sending_means_not_yet(
+async def test_R11_who_lost_a_lease_may_still_be_sending_and_is_not_asked_about_meanwhile(
     database: Database, store: Store
 ) -> None:
-    [delivery_id] = await given_in_doubt(database, store, outcome=LEASE_EXPIRED)
+    await given_in_doubt(database, store, outcome=LEASE_EXPIRED, policy=replace(AT_ONCE, timeout=HOUR))
     channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
 
-    done, _ = await reconcile(store, serving(channel), replace(AT_ONCE, timeout=HOUR))
+    done, _ = await reconcile(store, serving(channel))
 
-    assert done.answers == {Answer.TOO_EARLY: 1}
-    assert (await row_of(store, delivery_id)).in_doubt
+    assert (done.asked, done.left_alone, channel.asked) == (0, 1, [])
 
 
 @pytest.mark.parametrize(
@@ -123,50 +124,6 @@ async def test_R11_without_an_answer_it_stays_in_doubt_and_spends_no_attempt(
     assert row.attempt_count - row.deferred_count == 1
     assert (done.answers, done.unanswered) == ({Answer.NO_ANSWER: 1}, 1)
     assert "secret" not in str(database.rows("attempts"))
-
-
-@pytest.mark.parametrize(
-    "answer", [NoAnswer("http_503", again_in=timedelta(0)), NoAnswer("down"), RuntimeError(), never]
-)
-async def test_R16_who_does_not_answer_now_is_not_asked_again_before_doubt_wait_is_over(
-    database: Database, store: Store, answer: object
-) -> None:
-    [delivery_id] = await given_in_doubt(database, store)
-    channel = rig.Asked(Delivered("n-2"), answers=[answer, NotFound()])
-    slow = replace(LATER, doubt_wait=3 * HOUR, timeout=timedelta(milliseconds=100))
-
-    await reconcile(store, serving(channel), slow)
-
-    row = await row_of(store, delivery_id)
-    assert row.next_attempt_at is not None
-    assert row.next_attempt_at - database.now() > 2 * HOUR, "what was sent may be found there only then"
-
-
-async def test_R16_who_cannot_be_asked_is_not_sent_it_again_before_doubt_wait_is_over(
-    database: Database, store: Store
-) -> None:
-    [delivery_id] = await given_in_doubt(database, store)
-
-    await reconcile(store, serving(rig.Told(Delivered())), LATER)
-
-    row = await row_of(store, delivery_id)
-    assert row.next_attempt_at is not None
-    assert row.next_attempt_at - database.now() > HOUR / 2
-
-
-async def test_R16_interrupted_it_makes_nothing_due_before_doubt_wait_is_over(database: Database, store: Store) -> None:
-    [delivery_id] = await given_in_doubt(database, store)
-    channel = rig.Asked(Delivered("n-2"), answers=[never])
-    running = asyncio.create_task(reconciler(store, serving(channel), LATER).run(lambda asked: None))
-    await until_async(lambda: len(channel.asked) == 1, "a question")
-
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-
-    row = await row_of(store, delivery_id)
-    assert (row.status, row.in_doubt) == (DeliveryState.PENDING_RETRY, True)
-    assert row.next_attempt_at is not None
-    assert row.next_attempt_at - database.now() > HOUR / 2
 
 
 async def test_R11_where_nobody_can_be_asked_the_policy_decides(database: Database, store: Store) -> None:
@@ -218,10 +175,9 @@ async def test_R16_no_permanent_failure_before_it_was_asked_about_and_not_found(
     await orchestrator.settle(orchestrator.decide([Said(lease.claims[0], lease.id, Unknown("timeout"))]))
 
     first, _ = await reconcile(store, serving(channel), once)
-    early, _ = await reconcile(store, serving(channel), replace(once, doubt_wait=HOUR))
     second, _ = await reconcile(store, serving(channel), once)
 
-    assert (first.answers, early.answers) == ({Answer.NO_ANSWER: 1}, {Answer.TOO_EARLY: 1})
+    assert first.answers == {Answer.NO_ANSWER: 1}
     assert second.answers == {Answer.GIVEN_UP: 1}
     letter = await store.dead_letter_of(lease.claims[0].delivery_id)
     assert letter is not None
@@ -254,7 +210,7 @@ async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, sto
         tenant="", types=["order.*"], destination="test:s", policy=None, description=None, operator="ada"
     )
     database.publish("order.paid", {}, key="o-1")
-    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
     channel = rig.Asked(Delivered("n"), answers=[Found("n")])
 
     class Locked:

@@ -33,7 +33,8 @@ def states(database: Database) -> Counter[str]:
 
 
 def outcomes(database: Database) -> list[str]:
-    return [row["outcome"] for row in database.rows("attempts")]
+    rows = sorted(database.rows("attempts"), key=lambda row: (row["delivery_id"], row["attempt"]))
+    return [row["outcome"] for row in rows]
 
 
 async def completed(database: Database, amount: int) -> None:

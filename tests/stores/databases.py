@@ -146,8 +146,9 @@ class PostgresDatabase(Database):
     def advance(self, by: timedelta) -> None:
         """The server's clock cannot be moved, so what is open is moved back instead."""
         self.execute(
-            "update sendonce_deliveries set next_attempt_at = next_attempt_at - ?, expires_at = expires_at - ?"
-            " where status not in ('Completed', 'DeadLettered')",
+            "update sendonce_deliveries set next_attempt_at = next_attempt_at - ?, expires_at = expires_at - ?,"
+            " not_before = not_before - ? where status not in ('Completed', 'DeadLettered')",
+            by,
             by,
             by,
         )

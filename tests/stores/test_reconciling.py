@@ -1,5 +1,6 @@
 """Deliveries in doubt, a person's attestation, findings, and the walk over what is marked sent; on both databases."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from sendonce.domain.attempts import Lease, Verdict
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
+from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Filter
@@ -15,6 +17,7 @@ from tests.given import (
     POLICY,
     WORKER,
     decided,
+    expire,
     given_dead_letter,
     given_delivery_in,
     given_due_deliveries,
@@ -29,11 +32,16 @@ from tests.stores.databases import REFUSED, Database, SqliteDatabase
 LONG_AGO = timedelta(days=400)
 
 
-async def given_in_doubt(database: Database, store: Store, amount: int = 1, *, to: str = "null:a") -> list[int]:
+AT_ONCE = replace(POLICY, doubt_wait=timedelta(0))
+
+
+async def given_in_doubt(
+    database: Database, store: Store, amount: int = 1, *, to: str = "null:a", policy: Policy = AT_ONCE
+) -> list[int]:
     """Deliveries whose attempts ended without an answer, waiting to be asked about. Nothing else may be due."""
     ids = given_due_deliveries(database, amount, to=to)
     lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, Unknown("timeout"))
+    await settle_with(store, lease, Unknown("timeout"), policy)
     await store.release([lease.id])
     return ids
 
@@ -96,7 +104,7 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_clai
 
 async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
     given_due_delivery(database, if_unsure="hold")
-    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
 
     assert await doubtful(store) == []
 
@@ -117,7 +125,7 @@ async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, st
     )  # fmt: skip
     event_id = database.publish("order.paid", {}, key="o-1")
     database.execute("update sendonce_subscriptions set rate = null")
-    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
     database.execute("update sendonce_subscriptions set rate = 0.1")
     await store.trip(
         f"destination:subscription:{added}", pause=timedelta(hours=1), longest=timedelta(hours=1), code="timeout"
@@ -161,7 +169,7 @@ async def test_a_paused_subscription_is_not_asked_about(database: Database, stor
         tenant="", types=["order.*"], destination="null:b", policy=None, description=None, operator="ada"
     )
     database.publish("order.paid", {}, key="o-1")
-    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
     await store.set_subscription_state(added, "paused", operator="ada", reason=None)
 
     assert await doubtful(store) == []
@@ -213,11 +221,131 @@ async def test_everything_open_is_put_in_doubt_in_steps(database: Database, stor
     assert (await store.delivery(done)) is not None
 
 
-async def test_doubt_opened_twice_changes_nothing_more(database: Database, store: Store) -> None:
+async def test_doubt_opened_twice_is_left_alone_for_the_longer_time(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
 
-    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 3
-    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 0
+    assert (await store.doubt(0, 10, wait=timedelta(hours=2)))[0] == 3
+    assert (await store.doubt(0, 10, wait=timedelta(hours=1)))[0] == 3
+
+    database.advance(timedelta(minutes=90))
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    assert await doubtful(store) == []
+    database.advance(timedelta(minutes=31))
+    assert len((await given_lease(store)).claims) == 3
+
+
+@pytest.mark.parametrize("room", ["destination:null:a", "place:null", "rate:1"])
+async def test_what_waits_in_a_room_is_left_alone_too_when_it_is_put_in_doubt(
+    database: Database, store: Store, room: str
+) -> None:
+    given_due_deliveries(database, 2, to="null:a")
+    database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", room)
+
+    await store.doubt(0, 10, wait=timedelta(minutes=5))
+
+    assert (await store.start_waiting(WORKER, {room: 2}, HOLD)).lease is None
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    assert await doubtful(store) == []
+    assert (await store.left_alone())[0] == 2
+    database.advance(timedelta(minutes=5, seconds=1))
+    assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True, True]
+
+
+async def test_a_room_lets_nothing_out_before_its_moment_whoever_has_put_it_there(
+    database: Database, store: Store
+) -> None:
+    [one] = await given_in_doubt(database, store, policy=replace(POLICY, doubt_wait=timedelta(minutes=5)))
+    database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'place:null'")
+
+    assert (await store.start_waiting(WORKER, {"place:null": 2}, HOLD)).lease is None
+    assert await doubtful(store) == []
+    database.advance(timedelta(minutes=5, seconds=1))
+    started = await store.start_waiting(WORKER, {"place:null": 2}, HOLD)
+    assert started.lease is not None
+    assert [claim.delivery_id for claim in started.lease.claims] == [one]
+
+
+@pytest.mark.parametrize(("scope", "value"), [("channel", "null"), ("destination", "null:a"), ("tenant", "")])
+async def test_what_is_resumed_is_left_alone_until_its_moment(
+    database: Database, store: Store, scope: str, value: str
+) -> None:
+    given_due_delivery(database, to="null:a")
+    await store.stop(scope, value, operator="ada", reason=None)
+    assert (await store.start(WORKER, 10, HOLD)).parked == 1
+    await store.doubt(0, 10, wait=timedelta(minutes=5))
+    [row] = database.rows("deliveries")
+    assert row["parked_on"] == f"stop:{scope}:{value}"
+
+    await store.resume(scope, value, operator="ada")
+
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    assert await doubtful(store) == []
+    database.advance(timedelta(minutes=5, seconds=1))
+    assert len((await given_lease(store)).claims) == 1
+
+
+async def test_what_is_being_sent_is_left_alone_for_the_wait_when_its_lease_is_over(
+    database: Database, store: Store
+) -> None:
+    """The rows that were in progress in a backup: the wait that a person said counts, not only `doubt_wait`."""
+    delivery_id = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
+
+    await store.doubt(0, 10, wait=timedelta(hours=3))
+    database.advance(HOLD + timedelta(seconds=1))
+    assert len(await expire(store, AT_ONCE)) == 1
+
+    row = await store.delivery(delivery_id)
+    assert row is not None
+    assert row.next_attempt_at == row.not_before
+    assert row.next_attempt_at is not None
+    assert row.next_attempt_at - database.now() > timedelta(hours=2)
+    assert await doubtful(store) == []
+
+
+async def test_what_is_scheduled_for_later_stays_so_when_it_is_put_in_doubt(database: Database, store: Store) -> None:
+    tomorrow = database.now() + timedelta(days=1)
+    given_due_delivery(database, deliver_at=tomorrow)
+
+    await store.doubt(0, 10, wait=timedelta(minutes=5))
+
+    [row] = [await store.delivery(each["id"]) for each in database.rows("deliveries")]
+    assert row is not None
+    assert row.next_attempt_at == tomorrow
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "held"])
+async def test_the_next_generation_is_left_alone_for_as_long_as_the_one_before(
+    database: Database, store: Store, reason: str
+) -> None:
+    waiting = replace(POLICY, doubt_wait=timedelta(minutes=5))
+    given_due_delivery(database, if_unsure="hold" if reason == "held" else None)
+    lease = await given_lease(store)
+    [one] = [claim.delivery_id for claim in lease.claims]
+    looked_up = reason == "cancelled"
+    await store.settle(decided([report(lease, Unknown("timeout"))], waiting, can_look_up=looked_up))
+    if reason == "cancelled":
+        await store.cancel([one], operator="ada", reason="wrong")
+
+    acted = await store.open_generations([one], kind="requeue", operator="ada", reason="not there")
+
+    row = await store.delivery(acted.ids[0])
+    assert row is not None
+    assert row.in_doubt
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+    assert await doubtful(store) == []
+    database.advance(timedelta(minutes=5, seconds=1))
+    assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [row.id]
+
+
+async def test_what_a_late_answer_has_proven_does_not_wait(database: Database, store: Store) -> None:
+    given_due_delivery(database)
+    lease = await given_lease(store, hold=timedelta(seconds=1))
+    database.advance(timedelta(seconds=2))
+    await expire(store, replace(POLICY, doubt_wait=timedelta(hours=1)), can_look_up=True)
+
+    assert await settle_with(store, lease, Delivered("n-1")) == [Verdict.LATE]
+
+    assert [claim.is_proven for claim in (await given_lease(store)).claims] == [True]
 
 
 async def test_opened_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:

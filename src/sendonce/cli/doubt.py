@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_json({"changed": changed})
     else:
-        lag = f"; workers ask about them after {format_duration(args.wait)}" if args.wait else ""
+        lag = f"; nobody asks about them or sends them for {format_duration(args.wait)}, then workers do"
         done = f"{counted(changed, 'open delivery', 'open deliveries')} put in doubt"
-        say(f"{done}{lag}; ask now with: sendonce reconcile")
+        say(f"{done}{lag if args.wait else '; ask now with: sendonce reconcile'}")
     return 0
 
 

@@ -11,7 +11,8 @@ from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
 from sendonce.cli.sending import add_sending
-from sendonce.operations.wording import counted, one_line
+from sendonce.operations.plain import plain
+from sendonce.operations.wording import counted, one_line, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ _SAID = {
     "left": ("cannot be asked about: a worker sends it again", "cannot be asked about: a worker sends them again"),
     "given_up": ("had not arrived and is given up", "had not arrived and are given up"),
     "no_answer": ("got no answer", "got no answer"),
-    "too_early": ("is asked again when doubt_wait is over", "are asked again when doubt_wait is over"),
     "late": ("was taken over by a worker meanwhile", "were taken over by a worker meanwhile"),
 }
 
@@ -75,10 +75,11 @@ def _reconcile(args: argparse.Namespace) -> int:
     done, in_doubt = with_means(args, lambda means: _ask(means, on_asked))
     if args.json:
         shown = [each._asdict() for each in asked] if args.verbose else []
-        say_json({"asked": done.asked, "answers": done.answers, "still_in_doubt": in_doubt, "deliveries": shown})
+        found = {"asked": done.asked, "answers": done.answers, "still_in_doubt": in_doubt, "deliveries": shown}
+        say_json({**found, "left_alone": done.left_alone, "left_alone_until": plain(done.left_alone_until)})
     else:
         _say_reconciled(done, in_doubt)
-    return 1 if done.unanswered else 0
+    return 1 if done.unanswered or done.left_alone else 0
 
 
 async def _ask(means: Means, on_asked: "Callable[[Asked], None]") -> "tuple[Reconciled, int]":
@@ -109,5 +110,9 @@ def _say_reconciled(done: "Reconciled", in_doubt: int) -> None:
     for answer, (one, many) in _SAID.items():
         if amount := next((count for each, count in done.answers.items() if each == answer), 0):
             say(f"  {amount:,} {one if amount == 1 else many}")
+    if done.left_alone_until is not None:
+        verb = "is" if done.left_alone == 1 else "are"
+        until = stamp(done.left_alone_until)
+        say(f"  {done.left_alone:,} {verb} not asked about before {until}: a receiver may not find yet what it has")
     if in_doubt:
         say(f"still in doubt: {in_doubt:,}; what is stopped or paused is not asked about")

@@ -11,11 +11,15 @@ from sendonce.domain.policies import IfUnsure, Policy, next_delay
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next state, and what is written with it. Built only by complete(), wait() and dead_letter()."""
+    """The next state, and what is written with it. Built only by complete(), wait() and dead_letter().
+
+    `left_alone`: from now on, for so long, nobody may ask about it or send it, whatever makes it due.
+    """
 
     to: DeliveryState
     in_doubt: bool = False
     delay: timedelta | None = None
+    left_alone: timedelta | None = None
     reason: ReasonClass | None = None
     deferred: bool = False
 
@@ -28,14 +32,20 @@ def complete() -> Decision:
     return COMPLETE
 
 
-def wait(delay: timedelta, *, in_doubt: bool, deferred: bool = False) -> Decision:
+def wait(delay: timedelta, *, in_doubt: bool, deferred: bool = False, left_alone: timedelta | None = None) -> Decision:
     """Try again, or ask, after `delay`; the database adds it to its own clock."""
-    return Decision(DeliveryState.PENDING_RETRY, in_doubt=in_doubt, delay=delay, deferred=deferred)
+    return Decision(
+        DeliveryState.PENDING_RETRY, in_doubt=in_doubt, delay=delay, left_alone=left_alone, deferred=deferred
+    )
 
 
-def dead_letter(reason: ReasonClass, *, in_doubt: bool, deferred: bool = False) -> Decision:
+def dead_letter(
+    reason: ReasonClass, *, in_doubt: bool, deferred: bool = False, left_alone: timedelta | None = None
+) -> Decision:
     """Give up; a person decides what is next."""
-    return Decision(DeliveryState.DEAD_LETTERED, in_doubt=in_doubt, reason=reason, deferred=deferred)
+    return Decision(
+        DeliveryState.DEAD_LETTERED, in_doubt=in_doubt, reason=reason, left_alone=left_alone, deferred=deferred
+    )
 
 
 def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: float) -> Decision:
@@ -105,12 +115,12 @@ def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spre
     """It may have been sent: ask later, or resend with the same token, or hold for a person."""
     doubtful = replace(delivery, in_doubt=True)
     nobody_to_ask = delivery.can_look_up is False
-    if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
-        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
     code = outcome.code if isinstance(outcome, Unknown) else None
     left_alone = doubt_wait(policy, code, was_in_doubt=delivery.in_doubt)
+    if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
+        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, left_alone=left_alone)
     pause = max(left_alone, _backoff(delivery, policy, spread))
-    return _within_deadline(doubtful, wait(pause, in_doubt=True))
+    return _within_deadline(doubtful, wait(pause, in_doubt=True, left_alone=left_alone))
 
 
 def _give_up(delivery: Delivery, reason: ReasonClass, policy: Policy, spread: float) -> Decision:
@@ -130,5 +140,7 @@ def _within_deadline(delivery: Delivery, decision: Decision) -> Decision:
     if not delivery.in_doubt:
         return dead_letter(ReasonClass.EXPIRED, in_doubt=False, deferred=decision.deferred)
     if delivery.can_look_up is False:
-        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=decision.deferred)
+        return dead_letter(
+            ReasonClass.IN_DOUBT, in_doubt=True, deferred=decision.deferred, left_alone=decision.left_alone
+        )
     return decision

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -13,11 +13,11 @@ from sendonce.channels.faults import named
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
-from sendonce.domain.decide import Decision, doubt_wait
+from sendonce.domain.decide import Decision
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
-from sendonce.domain.policies import Policy, next_delay, spread_of
+from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Keyring, Known, ask
 from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
@@ -29,7 +29,7 @@ CONCURRENCY = 50
 LEASE = timedelta(seconds=60)
 MARGIN_SECONDS = 2.0
 INTERRUPTED_SECONDS = 5.0
-TOO_EARLY, LEFT = "asked_too_early", "cannot_be_asked"
+LEFT = "cannot_be_asked"
 HANDED_BACK = Deferred("handed_back", "the reconciliation was interrupted before it was asked", timedelta(0))
 TIMED_OUT = Deferred("look_up_timeout", "no answer to the look-up in time")
 NOT_FOUND = Deferred("not_found", "the receiver does not have it: a worker sends it", timedelta(0))
@@ -41,14 +41,13 @@ class Answer(StrEnum):
     FOUND = "found"
     NOT_FOUND = "not_found"
     NO_ANSWER = "no_answer"
-    TOO_EARLY = "too_early"
     HELD = "held"
     LEFT = "left"
     GIVEN_UP = "given_up"
     LATE = "late"
 
 
-UNANSWERED = frozenset({Answer.NO_ANSWER, Answer.TOO_EARLY, Answer.LATE})
+UNANSWERED = frozenset({Answer.NO_ANSWER, Answer.LATE})
 
 
 class Asked(NamedTuple):
@@ -62,10 +61,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """How many came to what."""
+    """How many came to what. Of those in doubt so many are left alone, until then at the latest."""
 
     asked: int
     answers: dict[Answer, int]
+    left_alone: int = 0
+    left_alone_until: datetime | None = None
 
     @property
     def unanswered(self) -> int:
@@ -101,7 +102,10 @@ class Reconciler:
             good_until = lease_time() + LEASE.total_seconds() - MARGIN_SECONDS
             started = await self._orchestrator.start_doubtful(self._worker_id, self._concurrency, LEASE, after=after)
             if started.lease is None:
-                return Reconciled(asked=counts.total(), answers=dict(counts))
+                left_alone, until = await self._store.left_alone()
+                return Reconciled(
+                    asked=counts.total(), answers=dict(counts), left_alone=left_alone, left_alone_until=until
+                )
             for asked in await self._ask_all(started.lease, good_until):
                 counts[asked.answer] += 1
                 on_asked(asked)
@@ -126,7 +130,7 @@ class Reconciler:
             each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, HANDED_BACK)
             for claim, each in zip(lease.claims, asking, strict=True)
         ]
-        results = self._orchestrator.decide([await self._not_before(report) for report in reports])
+        results = self._orchestrator.decide(reports)
         verdicts = await self._orchestrator.settle(results)
         await self._store.release([lease.id])
         return [_asked(result, verdict) for result, verdict in zip(results, verdicts, strict=True)]
@@ -138,7 +142,7 @@ class Reconciler:
             async with asyncio.timeout(min(policy.timeout.total_seconds() + 1, good_until - lease_time())):
                 known = await self._known(claim, policy, good_until)
                 if known.cleared:
-                    known = await self._too_early(claim, policy) or known._replace(answer=known.answer or NOT_FOUND)
+                    known = known._replace(answer=known.answer or NOT_FOUND)
         except TimeoutError:
             known = Known(TIMED_OUT)
         except Exception as error:  # a channel's own fault; its text may hold what is secret
@@ -169,37 +173,6 @@ class Reconciler:
             return NONE
         return await self._keyring.of(claim.subscription_id)
 
-    async def _too_early(self, claim: Claim, policy: Policy) -> Known | None:
-        """Not found, said before `doubt_wait` has passed, may mean not found yet: then it is asked again later."""
-        left = await self._left(claim, policy)
-        if left > timedelta(0):
-            return Known(Deferred(TOO_EARLY, "the receiver does not have it yet: it is asked again", left))
-        return None
-
-    async def _not_before(self, report: Report) -> Report:
-        """What is still in doubt comes no earlier than without us: a worker takes *not found* for true."""
-        claim, outcome = report.claim, report.outcome
-        if not isinstance(outcome, Deferred) or report.cleared:
-            return report
-        policy = self._policies.of(claim)
-        left = await self._left(claim, policy)
-        if left <= timedelta(0):
-            return report
-        pause = outcome.again_in
-        if pause is None:
-            pause = next_delay(policy, claim.deferred_count + 1, spread_of(claim.delivery_id, claim.attempt))
-        return report._replace(outcome=replace(outcome, again_in=max(pause, left)))
-
-    async def _left(self, claim: Claim, policy: Policy) -> timedelta:
-        """How long it is to be left alone after what nobody knows the end of, from when we have claimed it."""
-        *before, ours = await self._store.attempts_of(claim.delivery_id)
-        waits = [
-            each.finished_at + doubt_wait(policy, each.error_code, was_in_doubt=True) - ours.created_at
-            for each in before
-            if each.outcome in ("Unknown", "Accepted") and each.finished_at
-        ]
-        return max(waits, default=timedelta(0))
-
 
 def _asked(result: Result, verdict: Verdict) -> Asked:
     claim, outcome = result.report.claim, result.report.outcome
@@ -217,4 +190,4 @@ def _answer(report: Report, decision: Decision) -> Answer:
     if report.cleared:
         return Answer.NOT_FOUND
     code = outcome.code if isinstance(outcome, Deferred) else None
-    return {TOO_EARLY: Answer.TOO_EARLY, LEFT: Answer.LEFT}.get(code or "", Answer.NO_ANSWER)
+    return Answer.LEFT if code == LEFT else Answer.NO_ANSWER

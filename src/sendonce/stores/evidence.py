@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sendonce.domain.attempts import Report, Verdict, error_of, notification_id_of
+from sendonce.domain.attempts import Claim, Report, Verdict, error_of, notification_id_of
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, clean
 
@@ -25,6 +25,18 @@ class Evidence(NamedTuple):
     notification_id: str | None
     error_code: str | None
     state: str
+
+
+def intent_of(claim: Claim) -> dict[str, object]:
+    """What a claim was sent for, whatever row has its number now: the parts of its token, and which try at it."""
+    return {
+        "tenant": claim.tenant,
+        "type": claim.type,
+        "key": claim.key,
+        "destination": claim.destination,
+        "corrections": claim.corrections,
+        "generation": claim.generation,
+    }
 
 
 def evidence_of(report: Report, seen: Seen | None) -> Evidence:

@@ -76,6 +76,10 @@ class ReadStore(Protocol):
         primary key in bounded steps."""
         ...
 
+    async def left_alone(self) -> tuple[int, datetime | None]:
+        """How many deliveries in doubt may not be asked about yet (up to ROOM_CAP), and when all of these may be."""
+        ...
+
     async def first_delivery_since(self, since: datetime) -> int:
         """An id below which no delivery was made after `since`, found by halving."""
         ...

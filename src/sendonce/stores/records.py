@@ -79,6 +79,7 @@ class DeliveryRow:
     deferred_count: int
     in_doubt: bool
     next_attempt_at: datetime | None
+    not_before: datetime | None
     parked_on: str | None
     proven_at: datetime | None
     final_error_code: str | None

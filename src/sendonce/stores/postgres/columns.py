@@ -1,6 +1,7 @@
 """Results as the columns of settle: one array literal each, null where every value is that of a plain success."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from sendonce.domain.attempts import Result, error_of, notification_id_of, sent_at_of
 from sendonce.domain.outcomes import Delivered
@@ -38,13 +39,18 @@ def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, st
         "notification_ids": array(_cleaned(ids, ID_LENGTH)),
         "responses": array(_cleaned(responses, RESPONSE_LENGTH)),
         "states": array([None if each.delay is None and each.reason is None else each.to.value for each in decisions]),
-        "waits": array([None if each.delay is None else each.delay.total_seconds() for each in decisions]),
+        "waits": array(_seconds([each.delay for each in decisions])),
         "reasons": array([None if each.reason is None else each.reason.value for each in decisions]),
         "doubts": array([each.doubt for each in results]),
         "times": array(times),
+        "left_alone": array(_seconds([each.left_alone for each in decisions])),
         "deferrals": array([1 if each.deferred else None for each in decisions]),
     }
 
 
 def _cleaned(texts: Sequence[object], limit: int) -> list[str | None]:
     return [None if text is None else clean(text, limit) for text in texts]
+
+
+def _seconds(spans: Sequence[timedelta | None]) -> list[float | None]:
+    return [None if span is None else span.total_seconds() for span in spans]

@@ -83,7 +83,7 @@ grant select (content), insert (event_id, corrections, destination_hash, content
 grant insert on sendonce_corrections to {operator};
 grant execute on function sendonce_hold(bigint[]) to {operator};
 grant insert (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure,
-  in_doubt, notification_id) on sendonce_deliveries to {operator};
+  in_doubt, notification_id, not_before) on sendonce_deliveries to {operator};
 -- the next generation, completed by attestation: the rules let nobody else be born completed
 grant insert (status, next_attempt_at, notified_at) on sendonce_deliveries to {operator};
 grant insert on sendonce_findings to {operator};

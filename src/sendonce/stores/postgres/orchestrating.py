@@ -9,8 +9,9 @@ from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.errors import StoreBusy
 from sendonce.queries import array
+from sendonce.stores import leases
 from sendonce.stores.bulk import OperationRow
-from sendonce.stores.evidence import Seen, evidence_of
+from sendonce.stores.evidence import Seen, evidence_of, intent_of
 from sendonce.stores.ports import Started
 from sendonce.stores.postgres.bulk import take_step
 from sendonce.stores.postgres.columns import columns_of
@@ -68,7 +69,7 @@ class Orchestrating(Lanes):
         self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits = NO_LIMITS
     ) -> "Claimed":
         """Run one of the claiming statements, which share their columns and these parameters."""
-        shared = {"worker_id": worker_id, "hold": hold.total_seconds()}
+        shared = {"worker_id": worker_id, "hold": hold.total_seconds(), "lease_id": leases.new_id()}
         rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **values})
         lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
         claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
@@ -180,10 +181,11 @@ async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verd
         verdicts.append(evidence.verdict)
         if evidence.verdict is not Verdict.LATE:
             continue
-        key = {"delivery_id": claim.delivery_id, "notification_id": evidence.notification_id}
-        proven = evidence.is_proof and await fetch(connection, "prove", key)
+        proof = intent_of(claim) | {"notification_id": evidence.notification_id}
+        proven = evidence.is_proof and await fetch(connection, "prove", proof)
         finding = {
-            **key,
+            "delivery_id": proven[0][0] if proven else claim.delivery_id,
+            "notification_id": evidence.notification_id,
             "attempt": claim.attempt,
             "kind": "late_proof" if proven else "late_result",
             "outcome": type(outcome).__name__,

@@ -11,7 +11,7 @@ from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, fetch
 from sendonce.stores.postgres.orchestrating import Orchestrating
 from sendonce.stores.postgres.reading import Reading
-from sendonce.stores.records import ATTESTED, Acted, DeliveryRow, Filter
+from sendonce.stores.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow, Filter
 
 WINDOW = 1000
 # A row's time is that of its transaction's beginning, and others may have got lower ids since.
@@ -74,6 +74,11 @@ class Reconciling(Orchestrating, Reading):
             found += [delivery_id for delivery_id, is_wanted in rows if is_wanted]
             after = rows[-1][0]
         return (await self._delivery_rows(found[:limit], Filter(limit=limit)))[::-1]
+
+    async def left_alone(self) -> tuple[int, datetime | None]:
+        """See ReadStore."""
+        amount, until = (await self.people.fetch("left_alone", {"cap": ROOM_CAP}))[0]
+        return amount, until
 
     async def first_delivery_since(self, since: datetime) -> int:
         """See ReadStore."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.stores import leases
 from sendonce.stores.bulk import OperationRow
 from sendonce.stores.ports import Started
 from sendonce.stores.records import Acted
@@ -89,7 +90,9 @@ def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim]
         return None
     ids = json.dumps([claim.delivery_id for claim in claims])
     expires_at = transaction.now + microseconds(hold)
-    lease_id = transaction.fetch("open_lease", {"worker_id": worker_id, "expires_at": expires_at, "ids": ids})[0][0]
+    lease_id = leases.new_id()
+    values = {"lease_id": lease_id, "worker_id": worker_id, "expires_at": expires_at, "ids": ids}
+    transaction.change("open_lease", values)
     transaction.change("open_attempts", {"lease_id": lease_id, "ids": ids})
     transaction.change("mark_in_progress", {"ids": ids})
     return Lease(lease_id, tuple(claims))

@@ -8,7 +8,7 @@ from sendonce.domain.limits import NO_LIMITS
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.ports import Started
-from sendonce.stores.records import ATTESTED, Acted, DeliveryRow, Filter
+from sendonce.stores.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow, Filter
 from sendonce.stores.sqlite import lists
 from sendonce.stores.sqlite.holding import Holders, sendable
 from sendonce.stores.sqlite.journal import log_operation
@@ -48,6 +48,10 @@ class Reconciling:
 
     async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
         return await self._reader.run(_completed_after, after, since, limit)
+
+    async def left_alone(self) -> tuple[int, datetime | None]:
+        amount, until = (await self._reader.run(Transaction.fetch, "left_alone", {"cap": ROOM_CAP}))[0]
+        return amount, None if until is None else moment(until)
 
     async def first_delivery_since(self, since: datetime) -> int:
         return await self._reader.run(_first_delivery_since, since)

@@ -11,7 +11,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
 from sendonce.queries import parameters, with_parameters
-from sendonce.stores.evidence import Seen, evidence_of
+from sendonce.stores.evidence import Seen, evidence_of, intent_of
 from sendonce.stores.sqlite.lanes import QUERIES, Row, Transaction
 from sendonce.stores.sqlite.times import microseconds, stamp
 
@@ -74,10 +74,11 @@ def _judge(transaction: Transaction, report: Report, seen: Mapping[tuple[int, in
     evidence = evidence_of(report, seen.get((claim.delivery_id, claim.attempt)))
     if evidence.verdict is not Verdict.LATE:
         return evidence.verdict
-    values = {"delivery_id": claim.delivery_id, "notification_id": evidence.notification_id}
-    proven = evidence.is_proof and transaction.fetch("prove", values)
+    proof = intent_of(claim) | {"notification_id": evidence.notification_id}
+    proven = evidence.is_proof and transaction.fetch("prove", proof)
     finding = {
-        **values,
+        "delivery_id": proven[0][0] if proven else claim.delivery_id,
+        "notification_id": evidence.notification_id,
         "attempt": claim.attempt,
         "kind": "late_proof" if proven else "late_result",
         "outcome": type(outcome).__name__,
@@ -120,6 +121,7 @@ def _row(result: Result, now: int, *, bare: bool = False) -> Row:
         int(decision.deferred),
         result.doubt,
         None if decision.delay is None else now + microseconds(decision.delay),
+        None if decision.left_alone is None else now + microseconds(decision.left_alone),
         None if bare or (moment := sent_at_of(outcome)) is None else stamp(moment),
         None if decision.reason is None else decision.reason.value,
     )

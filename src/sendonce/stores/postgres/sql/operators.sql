@@ -18,13 +18,15 @@ select d.id, d.status, n.id, n.generation
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
 -- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
 -- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that,
--- until what it sends may have arrived too; but a repair is only for those who can be asked.
+-- until what it sends may have arrived too; but a repair is only for those who can be asked. The moment before which it is
+-- to be left alone goes along.
 insert into sendonce_deliveries
   (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
-   notification_id)
+   notification_id, not_before, next_attempt_at)
 select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
        case when g.in_doubt and :kind::text <> 'repair' then 'resend' else d.if_unsure end, g.in_doubt,
-       case when g.in_doubt then d.notification_id end
+       case when g.in_doubt then d.notification_id end, case when g.in_doubt then d.not_before end,
+       greatest(now(), case when g.in_doubt then d.not_before end)
   from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
   join sendonce_deliveries d on d.id = w.id
  cross join lateral (
@@ -61,7 +63,7 @@ delete from sendonce_stops where scope = :scope and value = :value returning sco
 -- of the ids, as every statement that waits for several deliveries.
 with d as (
   update sendonce_deliveries
-     set next_attempt_at = now(), parked_on = null, updated_at = now()
+     set next_attempt_at = greatest(now(), case when in_doubt then not_before end), parked_on = null, updated_at = now()
    where id = any(array(
            select id from sendonce_deliveries where parked_on = :parked_on order by id for update))
      and parked_on = :parked_on

@@ -1,7 +1,7 @@
 -- part: fence
 -- The attempt must survive the crash that follows it, so the commit waits for the disk whatever the default is.
 f as materialized (
-  select nextval('sendonce_lease_ids') as lease_id,
+  select :lease_id::bigint as lease_id,
          case when current_setting('synchronous_commit') in ('off', 'local')
               then set_config('synchronous_commit', 'on', true) end as durable
 )
@@ -73,6 +73,10 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
      where u.has_content and n.event_id = u.event_id and n.destination_hash = u.destination_hash
        and n.corrections = u.corrections offset 0) x on true
 
+-- part: ripe
+-- What is in doubt is neither asked about nor sent before its moment, whoever has made it due.
+(not d.in_doubt or d.not_before is null or d.not_before <= now())
+
 -- name: start
 -- One statement, so that a claim is one round trip and one commit. "= any(array(…))" and "lateral … offset 0" keep every
 -- plan off sequential scans, which plain joins become when the limit is not known.
@@ -80,7 +84,7 @@ with :(fence),
 c as materialized (
   select d.id, d.ctid as place, d.next_attempt_at, d.event_id, d.subscription_id, d.destination, null::text as room
     from sendonce_deliveries d
-   where d.next_attempt_at <= now()
+   where d.next_attempt_at <= now() and :(ripe)
      and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
      and not exists (select 1 from sendonce_stops where scope = 'all')
    order by d.next_attempt_at, d.id
@@ -101,7 +105,8 @@ c as materialized (
      select x.id, x.place, x.event_id, x.subscription_id, x.destination
        from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
                from sendonce_deliveries n
-              where n.parked_on = q.room and not exists (select 1 from sendonce_stops where scope = 'all')
+              where n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
+                and not exists (select 1 from sendonce_stops where scope = 'all')
               order by n.id
               limit greatest(q.quota, 20)
               for update of n skip locked) x
@@ -112,13 +117,15 @@ c as materialized (
 :(lease);
 
 -- name: start_doubtful
--- What waits and may have been sent, due or not. Asking is not sending: a rate, a breaker or a limit holds nothing back
--- here, a stop or a paused subscription does.
+-- What waits and may have been sent, due or not, once its moment has come; what a program of the version before has left
+-- in doubt has none, and is asked about when it is due. Asking is not sending: a rate, a breaker or a limit holds nothing
+-- back here, a stop or a paused subscription does.
 with :(fence),
 c as materialized (
   select d.id, d.ctid as place, d.event_id, d.subscription_id, d.destination
     from sendonce_deliveries d
    where d.in_doubt and d.id > :after
+     and (d.proven_at is not null or coalesce(d.not_before, d.next_attempt_at, '-infinity'::timestamptz) <= now())
      and (d.next_attempt_at is not null or split_part(d.parked_on, ':', 1) in ('destination', 'place', 'rate'))
      and not exists (select 1 from sendonce_stops where scope = 'all')
    order by d.id
@@ -160,11 +167,12 @@ select sendonce_park(:delivery_ids::bigint[], :destinations::text[], :places::te
 -- "is not distinct from" is not indexable on purpose: the plan must come from the primary key.
 with x as materialized (
   select n.d, n.a, n.l, coalesce(n.o, 'Delivered') as o, n.c, n.m, n.n, n.r, coalesce(n.s, 'Completed') as s, n.w, n.y, n.q,
-         n.p, n.t
+         n.p, n.t, n.h
     from unnest(
       :deliveries::bigint[], :attempts::int[], :leases::bigint[], :outcomes::text[], :codes::text[], :messages::text[],
       :notification_ids::text[], :responses::text[], :states::text[], :waits::float8[], :reasons::text[],
-      :doubts::boolean[], :deferrals::int[], :times::timestamptz[]) as n(d, a, l, o, c, m, n, r, s, w, y, q, p, t)
+      :doubts::boolean[], :deferrals::int[], :times::timestamptz[], :left_alone::float8[])
+      as n(d, a, l, o, c, m, n, r, s, w, y, q, p, t, h)
 ),
 j as (
   update sendonce_attempts t
@@ -172,7 +180,7 @@ j as (
          finished_at = now(), outcome = x.o, error_code = x.c, error_message = x.m, notification_id = x.n, response = x.r
     from x
    where t.delivery_id = x.d and t.attempt = x.a and t.lease_id = x.l and t.status is not distinct from 'Leased'
-  returning x.d, x.a, x.l, x.o, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p, x.t
+  returning x.d, x.a, x.l, x.o, x.c, x.m, x.n, x.s, x.w, x.y, x.q, x.p, x.t, x.h
 ),
 d as (
   update sendonce_deliveries t
@@ -186,7 +194,11 @@ d as (
                                  where f.event_id = t.event_id and f.destination_hash = t.destination_hash
                                    and f.generation = 0)
                           else t.if_unsure end,
-         next_attempt_at = now() + x.w * interval '1 second',
+         not_before = case when coalesce(x.q, t.in_doubt and x.s <> 'Completed')
+                           then greatest(t.not_before, now() + x.h * interval '1 second') end,
+         next_attempt_at = case when x.w is not null
+                                then greatest(now() + x.w * interval '1 second',
+                                              case when coalesce(x.q, t.in_doubt) then t.not_before end) end,
          final_error_code = coalesce(x.c, t.final_error_code),
          notification_id = coalesce(x.n, t.notification_id),
          notified_at = case when x.s = 'Completed' then coalesce(x.t, now()) end,
@@ -217,11 +229,16 @@ select a.delivery_id, a.attempt, a.lease_id, a.outcome, a.error_code, a.notifica
  where (a.delivery_id, a.attempt) in (select * from unnest(:delivery_ids::bigint[], :attempts::int[]));
 
 -- name: prove
--- A late Delivered for a delivery that waits: its next attempt completes it without sending.
+-- A late Delivered for a delivery that waits: its next attempt completes it without sending. What it was sent for is told
+-- by its token's parts: a database that has lost commits gives a row's number to another one.
 update sendonce_deliveries
    set proven_at = now(), notification_id = coalesce(:notification_id, notification_id), updated_at = now(),
-       next_attempt_at = case when parked_on is null then now() end
- where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+       not_before = null, next_attempt_at = case when parked_on is null then now() end
+ where id = any(array(
+         select d.id from sendonce_events e join sendonce_deliveries d on d.event_id = e.id
+          where e.key = :key and e.type = :type and e.tenant = :tenant and d.destination = :destination
+            and d.corrections = :corrections and d.generation = :generation))
+   and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
 -- name: find

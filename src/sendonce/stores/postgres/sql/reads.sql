@@ -96,7 +96,7 @@ select id from sendonce_deliveries where event_id = :event_id order by id limit 
 
 -- name: delivery_rows
 select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_id, d.generation, d.corrections, d.status,
-       d.attempt_count, d.deferred_count, d.in_doubt, d.next_attempt_at, d.parked_on, d.proven_at, d.final_error_code,
+       d.attempt_count, d.deferred_count, d.in_doubt, d.next_attempt_at, d.not_before, d.parked_on, d.proven_at, d.final_error_code,
        d.notification_id, d.notified_at, d.expires_at, d.if_unsure, d.created_at, d.updated_at
   from sendonce_deliveries d
   join sendonce_events e on e.id = d.event_id

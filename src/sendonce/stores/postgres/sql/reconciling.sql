@@ -1,16 +1,19 @@
 -- name: doubt
--- A bounded step up the primary key: what is open from there on may have been sent.
+-- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
+-- waits in a room leaves it: a room is asked about at once.
 with w as materialized (
-  select id, status, in_doubt from sendonce_deliveries where id > :after order by id limit :limit
+  select id, status from sendonce_deliveries where id > :after order by id limit :limit
 ),
 d as (
   update sendonce_deliveries t
      set in_doubt = true, updated_at = now(),
-         next_attempt_at = case when t.next_attempt_at is not null
-                                then greatest(t.next_attempt_at, now() + :wait::float8 * interval '1 second') end
-   where t.id = any(array(
-           select w.id from w where not w.in_doubt and w.status not in ('Completed', 'DeadLettered') order by w.id))
-     and t.status not in ('Completed', 'DeadLettered')
+         not_before = greatest(t.not_before, now() + :wait::float8 * interval '1 second'),
+         next_attempt_at = case when t.status <> 'InProgress'
+                                 and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))
+                                then greatest(t.next_attempt_at, t.not_before, now() + :wait::float8 * interval '1 second') end,
+         parked_on = case when split_part(t.parked_on, ':', 1) in ('stop', 'subscription') then t.parked_on end
+   where t.id = any(array(select w.id from w where w.status not in ('Completed', 'DeadLettered') order by w.id))
+     and t.status not in ('Completed', 'DeadLettered') and t.proven_at is null
   returning t.id
 )
 select (select count(*) from d), (select max(w.id) from w);
@@ -66,3 +69,13 @@ select w.id,
 
 -- name: delivery_from
 select id, created_at from sendonce_deliveries where id >= :id order by id limit 1;
+
+-- name: left_alone
+select count(*), max(w.until)
+  from (
+    select coalesce(d.not_before, d.next_attempt_at) as until
+      from sendonce_deliveries d
+     where d.in_doubt and d.status in ('Pending', 'PendingRetry') and d.proven_at is null
+       and coalesce(d.not_before, d.next_attempt_at) > now()
+     order by d.id
+     limit :cap) w;

@@ -18,13 +18,14 @@ select d.id, d.status, n.id, n.generation
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
 -- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
 -- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that,
--- until what it sends may have arrived too; but a repair is only for those who can be asked.
+-- until what it sends may have arrived too; but a repair is only for those who can be asked. The moment before which it is
+-- to be left alone goes along.
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
-   corrections, has_content, if_unsure, in_doubt, notification_id)
-select event_id, subscription_id, :now, :now, :now, destination, destination_hash, generation + 1,
+   corrections, has_content, if_unsure, in_doubt, notification_id, not_before)
+select event_id, subscription_id, :now, max(:now, coalesce(case when doubtful then not_before end, :now)), :now, destination, destination_hash, generation + 1,
        corrections, has_content, case when doubtful and :kind <> 'repair' then 'resend' else if_unsure end, doubtful,
-       case when doubtful then notification_id end
+       case when doubtful then notification_id end, case when doubtful then not_before end
   from (
     select *, in_doubt or :kind = 'repair' or (status = 'Completed' and notification_id is null) as doubtful
       from sendonce_deliveries
@@ -53,7 +54,8 @@ delete from sendonce_stops where scope = :scope and value = :value returning sco
 
 -- name: unpark
 update sendonce_deliveries
-   set next_attempt_at = :now, parked_on = null, updated_at = :now
+   set next_attempt_at = max(:now, coalesce(case when in_doubt then not_before end, :now)), parked_on = null,
+       updated_at = :now
  where parked_on = :parked_on;
 
 -- name: add_subscription

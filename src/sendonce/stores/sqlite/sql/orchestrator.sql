@@ -19,12 +19,16 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
    and x.destination_hash = d.destination_hash
    and x.corrections = d.corrections
 
+-- part: ripe
+-- What is in doubt is neither asked about nor sent before its moment, whoever has made it due.
+(d.in_doubt = 0 or d.not_before is null or d.not_before <= :now)
+
 -- name: claim_due
 -- Walks the index of due times, so the oldest come first without a sort.
 :(claim)
   from sendonce_deliveries d indexed by sendonce_deliveries_due
 :(claimed)
- where d.next_attempt_at <= :now
+ where d.next_attempt_at <= :now and :(ripe)
  order by d.next_attempt_at, d.id
  limit :limit;
 
@@ -32,15 +36,18 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
 :(claim)
   from sendonce_deliveries d indexed by sendonce_deliveries_parked
 :(claimed)
- where d.parked_on = :room
+ where d.parked_on = :room and :(ripe)
  order by d.id
  limit :limit;
 
 -- name: claim_doubtful
+-- Once its moment has come; what a program of the version before has left in doubt has none, and is asked about when it is
+-- due.
 :(claim)
   from sendonce_deliveries d indexed by sendonce_deliveries_in_doubt
 :(claimed)
  where d.in_doubt = 1 and d.id > :after
+   and (d.proven_at is not null or coalesce(d.not_before, d.next_attempt_at, 0) <= :now)
    and (d.next_attempt_at is not null
         or substr(d.parked_on, 1, instr(d.parked_on, ':')) in ('destination:', 'place:', 'rate:'))
  order by d.id
@@ -79,9 +86,8 @@ update sendonce_deliveries not indexed
 select room from sendonce_breakers;
 
 -- name: open_lease
-insert into sendonce_leases (worker_id, created_at, expires_at, deliveries)
-values (:worker_id, :now, :expires_at, :ids)
-returning id;
+insert into sendonce_leases (id, worker_id, created_at, expires_at, deliveries)
+values (:lease_id, :worker_id, :now, :expires_at, :ids);
 
 -- name: open_attempts
 insert into sendonce_attempts (delivery_id, lease_id, created_at, attempt, status)
@@ -111,6 +117,7 @@ create temp table if not exists sendonce_results (
   deferred integer not null,
   in_doubt integer,
   next_attempt_at integer,
+  not_before integer,
   sent_at integer,
   reason text,
   primary key (delivery_id, attempt, lease_id)
@@ -122,10 +129,10 @@ delete from temp.sendonce_results;
 -- name: add_result
 insert into temp.sendonce_results
   (delivery_id, attempt, lease_id, status, outcome, error_code, error_message, notification_id, response, to_status,
-   deferred, in_doubt, next_attempt_at, sent_at, reason)
+   deferred, in_doubt, next_attempt_at, not_before, sent_at, reason)
 values
   (:delivery_id, :attempt, :lease_id, :status, :outcome, :error_code, :error_message, :notification_id, :response,
-   :to_status, :deferred, :in_doubt, :next_attempt_at, :sent_at, :reason);
+   :to_status, :deferred, :in_doubt, :next_attempt_at, :not_before, :sent_at, :reason);
 
 -- name: close_attempts
 -- No row back means that the lease was lost, or that the result had been written before.
@@ -146,15 +153,19 @@ delete from temp.sendonce_results where delivery_id = :delivery_id and attempt =
 -- name: move_deliveries
 -- Whoever opened a generation had what was sent before sent again: that is not said of what is sent by it.
 update sendonce_deliveries as d
-   set (status, attempt_count, deferred_count, in_doubt, if_unsure, next_attempt_at, final_error_code, notification_id,
-        notified_at, updated_at) = (
+   set (status, attempt_count, deferred_count, in_doubt, if_unsure, not_before, next_attempt_at, final_error_code,
+        notification_id, notified_at, updated_at) = (
          select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred,
                 coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'),
                 case when d.generation > 0 and r.outcome in ('Unknown', 'Accepted')
                      then (select f.if_unsure from sendonce_deliveries f
                             where f.event_id = d.event_id and f.destination_hash = d.destination_hash
                               and f.generation = 0)
-                     else d.if_unsure end, r.next_attempt_at,
+                     else d.if_unsure end,
+                case when coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed')
+                     then max(coalesce(d.not_before, r.not_before), coalesce(r.not_before, d.not_before)) end,
+                max(r.next_attempt_at,
+                    coalesce(case when coalesce(r.in_doubt, d.in_doubt) then d.not_before end, r.next_attempt_at)),
                 coalesce(r.error_code, d.final_error_code), coalesce(r.notification_id, d.notification_id),
                 case when r.to_status = 'Completed' then coalesce(r.sent_at, :now) end, :now
            from temp.sendonce_results r
@@ -180,11 +191,16 @@ select a.delivery_id, a.attempt, a.lease_id, a.outcome, a.error_code, a.notifica
  cross join sendonce_deliveries d not indexed on d.id = a.delivery_id;
 
 -- name: prove
--- A late Delivered for a delivery that waits: its next attempt completes it without sending.
+-- A late Delivered for a delivery that waits: its next attempt completes it without sending. What it was sent for is told
+-- by its token's parts: a database that has lost commits gives a row's number to another one.
 update sendonce_deliveries
    set proven_at = :now, notification_id = coalesce(:notification_id, notification_id), updated_at = :now,
-       next_attempt_at = case when parked_on is null then :now end
- where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+       not_before = null, next_attempt_at = case when parked_on is null then :now end
+ where id in (
+         select d.id from sendonce_events e cross join sendonce_deliveries d on d.event_id = e.id
+          where e.key = :key and e.type = :type and e.tenant = :tenant and d.destination = :destination
+            and d.corrections = :corrections and d.generation = :generation)
+   and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
 -- name: find

@@ -1,9 +1,14 @@
 -- name: doubt
--- A bounded step up the primary key: what is open from there on may have been sent.
+-- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
+-- waits in a room leaves it: a room is asked about at once.
 update sendonce_deliveries
-   set in_doubt = 1, updated_at = :now,
-       next_attempt_at = case when next_attempt_at is not null then max(next_attempt_at, :due_at) end
- where id > :after and id <= :last and in_doubt = 0 and status not in ('Completed', 'DeadLettered');
+   set in_doubt = 1, updated_at = :now, not_before = max(coalesce(not_before, :due_at), :due_at),
+       next_attempt_at = case when status <> 'InProgress'
+                               and (parked_on is null
+                                    or substr(parked_on, 1, instr(parked_on, ':')) not in ('stop:', 'subscription:'))
+                              then max(coalesce(next_attempt_at, :due_at), coalesce(not_before, :due_at), :due_at) end,
+       parked_on = case when substr(parked_on, 1, instr(parked_on, ':')) in ('stop:', 'subscription:') then parked_on end
+ where id > :after and id <= :last and status not in ('Completed', 'DeadLettered') and proven_at is null;
 
 -- name: last_of_step
 select max(id) from (select id from sendonce_deliveries not indexed where id > :after order by id limit :limit);
@@ -52,3 +57,13 @@ select d.id,
 
 -- name: delivery_from
 select id, created_at from sendonce_deliveries not indexed where id >= :id order by id limit 1;
+
+-- name: left_alone
+select count(*), max(until)
+  from (
+    select coalesce(not_before, next_attempt_at) as until
+      from sendonce_deliveries indexed by sendonce_deliveries_in_doubt
+     where in_doubt = 1 and status in ('Pending', 'PendingRetry') and proven_at is null
+       and coalesce(not_before, next_attempt_at) > :now
+     order by id
+     limit :cap);
