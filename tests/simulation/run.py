@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 from unittest.mock import patch
 
 from sendonce.engine import reconciler
+from sendonce.stores import leases
 from tests.simulation.chaos import play
 from tests.simulation.invariants import check
 from tests.simulation.loop import Stuck
@@ -50,6 +52,7 @@ def virtual_time(scene: Scene) -> Iterator[None]:
             patch.object(time, "clock_gettime", lambda _: scene.loop.time()),
             patch.object(time, "time_ns", lambda: scene.database.now() * 1000),
             patch.object(reconciler, "LEASE", timedelta(seconds=4)),
+            patch.object(leases, "randbits", Random(scene.seed).getrandbits),
         ):
             yield
     finally:

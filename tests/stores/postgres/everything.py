@@ -165,6 +165,7 @@ async def reconcile(store: PostgresStore) -> None:
     await store.attest([letter.id for letter in letters], operator="ada", reason="test")
     await store.add_finding(77, kind="no_evidence", details="test")
     since = datetime.now(UTC) - timedelta(hours=2)
+    await store.left_alone()
     await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
 
 
