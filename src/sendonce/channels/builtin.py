@@ -37,4 +37,6 @@ def builtin(
     channels.add(Webhook(client, secret=secret), "http", "https")
     for profile in profiles:
         channels.add(endpoint(profile, client), profile.url, **profile.policy)
+        if profile.for_subscriptions:
+            channels.open_to_subscriptions(profile.url)
     return channels

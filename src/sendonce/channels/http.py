@@ -2,10 +2,12 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from yarl import URL
 
@@ -35,6 +37,10 @@ TOKEN = "{token}"  # noqa: S105 — the place of a message's token in a look-up 
 _CAP = 16_384
 _ID_LENGTH = 500
 _SECRET = re.compile(r"[\x21-\x7e]+", re.ASCII)
+_MOST_DECODINGS = 8
+_DOTS = re.compile(r"\s*\.[.\s]*")
+# Control characters, and the %u002e of old servers.
+_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f]|%u", re.IGNORECASE)
 # Dots in its path would take our secret to another place than the profile is for.
 OUTSIDE = Refused("address_forbidden", "its path leads out of what the profile is for")
 _WRONG_BEARER = "it does not take our bearer secret"
@@ -47,7 +53,7 @@ class HttpProfile:
     `look_up` is an address with {token} in it: GET answers 200 with a JSON object when the message is there, else 404.
     Its id for a message is in the header `id_header` or in the JSON field `id_field`; where one of these is set and it
     can be asked, what it answers without an id does not count as sent. It `remembers` for so long.
-    `certificate` (with its key) and `ca` are PEM texts.
+    `certificate` (with its key) and `ca` are PEM texts. Subscriptions get none of it unless it is `for_subscriptions`.
     """
 
     name: str
@@ -60,6 +66,7 @@ class HttpProfile:
     remembers: timedelta | None = None
     certificate: str | None = None
     ca: str | None = None
+    for_subscriptions: bool = False
     policy: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,7 +127,7 @@ class HttpEndpoint:
 
     async def send(self, message: Message, *, timeout: float) -> Outcome:
         """POST the body once; the endpoint's own id for it comes with the outcome, where it gives one."""
-        if not _as_dialled(message.address).startswith(self._inside):
+        if not self._is_inside(message.address):
             return OUTSIDE
         answered = await post(
             self._client,
@@ -141,6 +148,10 @@ class HttpEndpoint:
 
     async def close(self) -> None:
         await self._client.close()
+
+    def _is_inside(self, address: str) -> bool:
+        dialled = _as_dialled(address)
+        return dialled.startswith(self._inside) and not _may_climb(dialled[len(self._inside) :].partition("?")[0])
 
     def _id_for(self, message: Message, answer: Answer) -> str | None:
         return _id_in(answer, _object_in(answer), self._profile)
@@ -215,6 +226,27 @@ def _as_dialled(address: str) -> str:
         return str(URL(address))
     except ValueError:
         return ""
+
+
+def _may_climb(path: str) -> bool:
+    """Whether any server could read dots in it that lead out, however often it decodes and whatever it calls a slash.
+
+    Gateways and servers decode once each and split paths by rules of their own: `..%2F`, `%252e`, `..;/`, backslashes.
+    """
+    for _ in range(_MOST_DECODINGS):
+        try:
+            decoded = unquote(path, errors="strict")
+        except UnicodeDecodeError:  # also the overlong spellings of a dot
+            return True
+        if decoded == path:
+            break
+        path = decoded
+    else:
+        return True
+    plain = unicodedata.normalize("NFKC", path)
+    if _ODD.search(plain):
+        return True
+    return any(_DOTS.fullmatch(part.partition(";")[0]) for part in plain.replace("\\", "/").split("/"))
 
 
 def _is_our_fault(answered: object, profile: HttpProfile) -> bool:

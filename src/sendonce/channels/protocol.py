@@ -52,6 +52,11 @@ class Message:
         return self._claim.event_id
 
     @property
+    def is_for_subscription(self) -> bool:
+        """True when a subscription's address is reached: a tenant chose it."""
+        return self._claim.subscription_id is not None
+
+    @property
     def attempt(self) -> int:
         return self._claim.attempt
 

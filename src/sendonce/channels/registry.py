@@ -25,7 +25,7 @@ class Channels:
         self._channels: dict[str, Channel] = {}
         self._asking: dict[str, Asking] = {}
         self._settings: dict[str, Mapping[str, object]] = {}
-        self._serving = Serving()
+        self.serving = Serving()
 
     def channel(self, *schemes: str, **policy: object) -> Callable[[Registered], Registered]:
         """Register an async function, a class or an object with `send`, as `add` does."""
@@ -39,13 +39,15 @@ class Channels:
     def add(self, channel: Channel, *schemes: str, **policy: object) -> None:
         """Register a channel for schemes like `sms` or beginnings like `https://runner.example/`; policy by name.
 
-        A later one replaces an earlier one; a longer beginning goes before a shorter one.
+        A later one replaces an earlier one; a longer beginning goes before a shorter one. Beginnings of http: or https:
+        addresses do not serve subscriptions: see `open_to_subscriptions`.
         """
         if not schemes:
             raise ConfigError("a channel needs the scheme it serves, like sms")
         _check(channel)
         for scheme in schemes:
-            self._serving.add(scheme)
+            self.serving.add(scheme)
+            self.serving.opened.discard(scheme)
             self._channels[scheme] = channel
             self._asking.pop(scheme, None)
             if isinstance(channel, Asking):
@@ -56,6 +58,11 @@ class Channels:
         """Take over all channels of another registry."""
         for scheme, channel in other._channels.items():
             self.add(channel, scheme, **other._settings[scheme])
+        self.serving.opened |= other.serving.opened
+
+    def open_to_subscriptions(self, beginning: str) -> None:
+        """Have this beginning of http: or https: addresses serve subscriptions too, whose addresses tenants choose."""
+        self.serving.opened.add(beginning)
 
     def set_policy(self, scheme: str, policy: Mapping[str, object]) -> None:
         """Have these go over the channel's own policy settings; ConfigError when nothing here serves that scheme."""
@@ -64,20 +71,21 @@ class Channels:
             raise ConfigError(f"[policy.{scheme}]: no channel here sends to {scheme}:; there are: {served}")
         self._settings[scheme] = {**self._settings[scheme], **policy}
 
-    def find(self, address: str) -> Channel | None:
-        return self._channels.get(self._serving.of(address))
+    def find(self, address: str, *, is_subscription: bool = False) -> Channel | None:
+        """The channel for an address; for a subscription's, which a tenant chose, none with secrets of ours."""
+        return self._channels.get(self.serving.of(address, is_subscription=is_subscription))
 
-    def find_asking(self, address: str) -> Asking | None:
+    def find_asking(self, address: str, *, is_subscription: bool = False) -> Asking | None:
         """The channel, if its other side can be asked."""
-        return self._asking.get(self._serving.of(address))
+        return self._asking.get(self.serving.of(address, is_subscription=is_subscription))
 
     def settings(self) -> dict[str, Mapping[str, object]]:
         """The policy settings of each scheme or beginning."""
         return dict(self._settings)
 
-    def can_look_up(self, address: str) -> bool | None:
+    def can_look_up(self, address: str, *, is_subscription: bool = False) -> bool | None:
         """Whether the other side can be asked; None when nobody here serves that address."""
-        name = self._serving.of(address)
+        name = self.serving.of(address, is_subscription=is_subscription)
         return name in self._asking if name in self._channels else None
 
     async def close(self) -> None:

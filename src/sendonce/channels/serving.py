@@ -1,4 +1,8 @@
-"""Which channel serves an address: the one with the longest beginning of it, else the one of its scheme."""
+"""Which channel serves an address: the one with the longest beginning of it, else the one of its scheme.
+
+A beginning of http: or https: addresses stands for an endpoint of our own, with secrets of our own. A subscription's
+address was chosen by a tenant: such a beginning serves it only where it was opened to them, else its scheme does.
+"""
 
 import re
 from collections.abc import Iterable
@@ -14,6 +18,7 @@ class Serving:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._beginnings: dict[str, list[str]] = {}
+        self.opened: set[str] = set()
         for name in names:
             self.add(name)
 
@@ -32,10 +37,11 @@ class Serving:
             known.append(name)
             known.sort(key=len, reverse=True)
 
-    def of(self, address: str) -> str:
+    def of(self, address: str, *, is_subscription: bool = False) -> str:
         """The name that serves this address; its scheme when there is none that is closer."""
         scheme = scheme_of(address)
+        is_closed = is_subscription and scheme in ("http", "https")
         for beginning in self._beginnings.get(scheme, ()):
-            if address.startswith(beginning):
+            if address.startswith(beginning) and not (is_closed and beginning not in self.opened):
                 return beginning
         return scheme

@@ -9,7 +9,7 @@ from sendonce.domain.outcomes import Outcome
 
 
 class Webhook:
-    """Signs with the subscription's keys, else with `secret`, else not at all. Its other side cannot be asked."""
+    """Signs with a subscription's own keys, and the rest with `secret`. Its other side cannot be asked."""
 
     def __init__(self, client: HttpClient, *, secret: str | None = None) -> None:
         self._client = client
@@ -17,7 +17,8 @@ class Webhook:
 
     async def send(self, message: Message, *, timeout: float) -> Outcome:
         """POST the body once and say what the answer means."""
-        keys = message.credentials.signing or self._keys
+        # Our own key signs nothing for a receiver that a tenant chose: it could show that to ours.
+        keys = message.credentials.signing or (() if message.is_for_subscription else self._keys)
         return outcome_of(await post(self._client, message, timeout=timeout, keys=keys, headers={}))
 
     async def close(self) -> None:

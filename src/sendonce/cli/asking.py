@@ -35,7 +35,7 @@ def with_means(args: argparse.Namespace, work: "Callable[[Means], Awaitable[Answ
 
     settings = settings_for(args)
     channels = channels_for(settings)
-    policies = Policies(settings.policy, channels.settings())
+    policies = Policies(settings.policy, channels.settings(), channels.serving)
 
     async def working(store: "Store") -> Answer:
         try:

@@ -77,7 +77,8 @@ class Attempting:
         hopeless = _hopeless(claim)
         if hopeless is not None and not claim.in_doubt:
             return Attempted(hopeless)
-        channel = self._channels.find(claim.address)
+        is_subscription = claim.subscription_id is not None
+        channel = self._channels.find(claim.address, is_subscription=is_subscription)
         if channel is None:
             text = f"this worker has no channel for {scheme_of(claim.address)}:"
             return Attempted(Deferred("no_channel", text, fault=Fault.OURS))
@@ -85,7 +86,7 @@ class Attempting:
         if isinstance(credentials, Deferred):
             return Attempted(credentials)
         message = Message(claim, self._namespace, credentials)
-        asking = self._channels.find_asking(claim.address)
+        asking = self._channels.find_asking(claim.address, is_subscription=is_subscription)
         known = Known(None)
         if claim.in_doubt:
             known = await ask(claim, asking, message, policy, seconds)

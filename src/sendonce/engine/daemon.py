@@ -64,7 +64,7 @@ async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
 
 
 async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | None) -> Stopped:
-    policies = Policies(parts.policy, parts.channels.settings())
+    policies = Policies(parts.policy, parts.channels.settings(), parts.channels.serving)
     store = await parts.open_store()
     name = f"{socket.gethostname()}:{os.getpid()}"
     try:

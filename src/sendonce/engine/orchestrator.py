@@ -44,5 +44,6 @@ class Orchestrator:
         return await self._store.settle(results)
 
     def _resolve(self, report: Report) -> Result:
-        can_look_up = self._channels.can_look_up(report.claim.address)
-        return resolve(report, self._policies.of(report.claim), can_look_up=can_look_up)
+        claim = report.claim
+        can_look_up = self._channels.can_look_up(claim.address, is_subscription=claim.subscription_id is not None)
+        return resolve(report, self._policies.of(claim), can_look_up=can_look_up)

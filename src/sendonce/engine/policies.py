@@ -12,15 +12,18 @@ class Policies:
     """Resolved once per channel and subscription setting, then looked up."""
 
     def __init__(
-        self, default: Policy = DEFAULT_POLICY, by_channel: Mapping[str, Mapping[str, object]] | None = None
+        self,
+        default: Policy = DEFAULT_POLICY,
+        by_channel: Mapping[str, Mapping[str, object]] | None = None,
+        serving: Serving | None = None,
     ) -> None:
         self._default = default
-        self._serving = Serving(by_channel or ())
+        self._serving = Serving(by_channel or ()) if serving is None else serving
         self._by_channel = {scheme: override(default, settings) for scheme, settings in (by_channel or {}).items()}
         self._resolved: dict[tuple[str, str | None], Policy] = {}
 
     def of(self, claim: Claim) -> Policy:
-        key = (self._serving.of(claim.address), claim.policy)
+        key = (self._serving.of(claim.address, is_subscription=claim.subscription_id is not None), claim.policy)
         found = self._resolved.get(key)
         if found is None:
             if len(self._resolved) >= 10_000:

@@ -154,7 +154,8 @@ class Reconciler:
     async def _known(self, claim: Claim, policy: Policy, good_until: float) -> Known:
         if claim.is_proven:
             return Known(Delivered(claim.notification_id))
-        if self._channels.find(claim.address) is None:
+        is_subscription = claim.subscription_id is not None
+        if self._channels.find(claim.address, is_subscription=is_subscription) is None:
             return Known(Deferred("no_channel", f"there is no channel here for {scheme_of(claim.address)}:"))
         credentials = await self._credentials(claim)
         if isinstance(credentials, Deferred):
@@ -162,7 +163,7 @@ class Reconciler:
         message = Message(claim, self._namespace, credentials)
         return await ask(
             claim,
-            self._channels.find_asking(claim.address),
+            self._channels.find_asking(claim.address, is_subscription=is_subscription),
             message,
             policy,
             lambda each: min(each.timeout.total_seconds(), good_until - lease_time()),

@@ -166,7 +166,8 @@ class _Checking:
         async with self._slots:
             subscription = await self._subscription(delivery.subscription_id)
             channel = self._means.channels.find_asking(
-                subscription.destination if subscription else delivery.destination
+                subscription.destination if subscription else delivery.destination,
+                is_subscription=delivery.subscription_id is not None,
             )
             if channel is None:
                 return Checked(delivery, Check.CANNOT_BE_ASKED)

@@ -104,6 +104,13 @@ OUTSIDE = (
         example='{ file = "ca.pem" }',
     ),
     _http(
+        "for_subscriptions",
+        kinds.FLAG,
+        "Also send what subscriptions have below `url` with the secrets of this table. Tenants choose the addresses of "
+        "subscriptions, and see the answers: say true only where all of them are your own. Else such a subscription is "
+        "a webhook like any other, with its own secrets alone, and is not looked up.",
+    ),
+    _http(
         "policy",
         kinds.POLICY,
         "Settings that go over those of `[policy]`.",

@@ -27,7 +27,7 @@ class Pass:
     def __init__(self, opened: Opened, channels: Channels, policy: Policy) -> None:
         self._opened = opened
         self._channels = channels
-        self._policies = Policies(policy, channels.settings())
+        self._policies = Policies(policy, channels.settings(), channels.serving)
         self._worker: Worker | None = None
 
     def stop(self) -> None:

@@ -24,19 +24,19 @@ class RecordedChannels(Channels):
         if own is not None:
             self.update(own)
 
-    def find(self, address: str) -> Channel:
-        channel = super().find(address)
+    def find(self, address: str, *, is_subscription: bool = False) -> Channel:
+        channel = super().find(address, is_subscription=is_subscription)
         if channel is None or channel is self._recording:
             return self._recording
         return _Heard(channel, self._hear)
 
-    def find_asking(self, address: str) -> Asking | None:
-        if self.find(address) is self._recording:
+    def find_asking(self, address: str, *, is_subscription: bool = False) -> Asking | None:
+        if self.find(address, is_subscription=is_subscription) is self._recording:
             return self._recording if self._receiver.can_be_asked else None
-        return super().find_asking(address)
+        return super().find_asking(address, is_subscription=is_subscription)
 
-    def can_look_up(self, address: str) -> bool:
-        return self.find_asking(address) is not None
+    def can_look_up(self, address: str, *, is_subscription: bool = False) -> bool:
+        return self.find_asking(address, is_subscription=is_subscription) is not None
 
 
 class _Heard:
