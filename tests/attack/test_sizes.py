@@ -8,7 +8,7 @@ import pytest
 
 from sendonce.cli import main
 from sendonce.domain.emails import Attachment, Email
-from sendonce.errors import SendonceError
+from sendonce.errors import BadEvent, SendonceError
 from sendonce.outbox.outbox import Outbox
 from tests.stores.databases import Database
 
@@ -69,6 +69,46 @@ def test_a_destination_that_is_too_much_is_refused_whole(database: Database, mak
 
     assert len(str(caught.value).splitlines()) == 1
     assert database.one("select count(*) from sendonce_events") == 0
+
+
+HEADERS = {
+    "fifty megabytes": {"X-Large": "a" * 50_000_000},
+    "sixteen kilobytes and a byte": {"X-Large": "a" * (16_384 - 7 + 1)},
+    "sixty-five": {f"X-{number}": "" for number in range(65)},
+    "bytes, not letters": {"X-Large": "ü" * 8_200},
+}
+WITHIN_HEADERS = [{"X-Large": "a" * (16_384 - 7)}, {f"X-{number}": "a" for number in range(64)}]
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_headers_that_are_too_much_are_refused_and_the_transaction_goes_on(database: Database, kind: str) -> None:
+    with database.connection() as connection:
+        with pytest.raises(BadEvent, match="64, with 16384 bytes together") as caught:
+            Outbox().publish(connection, "a.b", {}, key="k", to="null:a", headers=HEADERS[kind])
+        for number, headers in enumerate(WITHIN_HEADERS):
+            Outbox().publish(connection, "a.b", {}, key=f"within {number}", to="null:a", headers=headers)
+
+    assert len(str(caught.value)) < 300
+    assert database.one("select count(*) from sendonce_events") == len(WITHIN_HEADERS)
+
+
+def test_destinations_that_are_too_many_are_refused_and_the_transaction_goes_on(database: Database) -> None:
+    many = [f"null:{number}" for number in range(200_000)]
+
+    with database.connection() as connection:
+        with pytest.raises(BadEvent, match="10000 destinations, not 200000") as caught:
+            Outbox().publish(connection, "a.b", {}, key="k", to=many)
+        with pytest.raises(BadEvent, match="10000 destinations, not 10001"):
+            Outbox().request(
+                connection, "a.b", {}, key="r", subject="s", version=1, required=many[:10_000], optional=["null:x"]
+            )
+        with pytest.raises(BadEvent, match="3 destinations, not 4"):
+            Outbox(most_destinations=3).publish(connection, "a.b", {}, key="few", to=many[:4])
+        Outbox(most_destinations=3).publish(connection, "a.b", {}, key="few", to=many[:3])
+        assert Outbox().publish(connection, "a.b", {}, key="many", to=many[:10_000]).deliveries == 10_000
+
+    assert len(str(caught.value).splitlines()) == 1
+    assert database.one("select count(*) from sendonce_events") == 2
 
 
 FILES = {

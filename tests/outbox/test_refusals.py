@@ -130,7 +130,15 @@ def test_publish_many_takes_drafts(sqlite_address: Address) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"largest_payload": 0}, {"largest_payload": "1"}, {"largest_payload": True}, {"notify": 1}]
+    "settings",
+    [
+        {"most_destinations": 0},
+        {"most_destinations": "9"},
+        {"largest_payload": 0},
+        {"largest_payload": "1"},
+        {"largest_payload": True},
+        {"notify": 1},
+    ],
 )
 def test_a_wrong_setting_is_told_at_once(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):

@@ -48,6 +48,13 @@ def test_a_trace_that_the_caller_names_stays(sqlite_address: Address, monkeypatc
     assert published_headers(sqlite_address, headers={"Traceparent": "own"}) == {"Traceparent": "own"}
 
 
+def test_a_trace_without_room_is_left_out(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_span(monkeypatch, state="vendor=1")
+    full = {f"x-{number}": "a" for number in range(64)}
+
+    assert published_headers(sqlite_address, headers=full) == full
+
+
 def test_without_a_valid_span_nothing_is_added(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     use_span(monkeypatch, is_valid=False)
 

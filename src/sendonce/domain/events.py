@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from sendonce.domain.destinations import Routed, TypedDestination, route
+from sendonce.domain.destinations import Routed, TypedDestination, named, route
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.texts import digest
 from sendonce.errors import BadEvent
@@ -21,6 +21,10 @@ LONGEST_KEY = 500
 LONGEST_TENANT = 200
 LARGEST_PAYLOAD = 1_000_000
 DEEPEST_PAYLOAD = 100
+# Of every event that waits to be sent the worker holds them in memory, once for each destination.
+LARGEST_HEADERS = 16_384
+MOST_HEADERS = 64
+MOST_DESTINATIONS = 10_000
 _TYPE = re.compile(r"[A-Za-z0-9_]+(?:[.:/-][A-Za-z0-9_]+)*", re.ASCII)
 _PATTERN = re.compile(r"\*|[A-Za-z0-9_]+(?:[.:/-][A-Za-z0-9_]+)*(?:\.\*)?", re.ASCII)
 
@@ -89,6 +93,7 @@ def new_event(
     expires_at: datetime | None = None,
     if_unsure: IfUnsure | str | None = None,
     largest_payload: int = LARGEST_PAYLOAD,
+    most_destinations: int = MOST_DESTINATIONS,
 ) -> NewEvent:
     """Check and render everything a caller gave; BadEvent or BadDestination says what to change."""
     rendered = render_payload(payload)
@@ -105,7 +110,7 @@ def new_event(
         type=check_type(type),
         key=render_key(key),
         payload=rendered,
-        destinations=_sized(route(to), largest_payload),
+        destinations=_sized(route(_counted(to, most_destinations)), largest_payload),
         subject=None if subject is None else _text("subject", subject, LONGEST_KEY),
         version=_version(version),
         headers=_headers(headers),
@@ -263,7 +268,27 @@ def _headers(headers: Mapping[str, str] | None) -> str | None:
             raise BadEvent("headers must be texts by name")
         if any(character in name + value for character in "\r\n\0"):
             raise BadEvent(f"header {_shown(name)} must be one line")
+    if not has_room(headers):
+        raise BadEvent(
+            f"headers may be {MOST_HEADERS}, with {LARGEST_HEADERS} bytes together; put what is more into the payload"
+        )
     return json.dumps(dict(headers), sort_keys=True, ensure_ascii=True)
+
+
+def has_room(headers: Mapping[str, str]) -> bool:
+    """Whether so many headers, and so long ones, can be recorded."""
+    size = sum(len(str(part).encode("utf-8", "replace")) for pair in headers.items() for part in pair)
+    return len(headers) <= MOST_HEADERS and size <= LARGEST_HEADERS
+
+
+def _counted(to: To, most: int) -> To:
+    count = len(named(to))
+    if count > most:
+        raise BadEvent(
+            f"an event may name {most} destinations, not {count}; publish several events, or allow more with"
+            " Outbox(most_destinations=…)"
+        )
+    return to
 
 
 def _moment(name: str, moment: datetime | None) -> datetime | None:

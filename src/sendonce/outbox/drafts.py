@@ -29,7 +29,7 @@ class Draft(NamedTuple):
         return f"Draft({self.type!r}, …, key={self.key!r})"
 
 
-def render(draft: Draft, largest_payload: int) -> NewEvent:
+def render(draft: Draft, largest_payload: int, most_destinations: int) -> NewEvent:
     """The event, checked and rendered; BadEvent or BadDestination says what to change."""
     return new_event(
         draft.type,
@@ -44,4 +44,5 @@ def render(draft: Draft, largest_payload: int) -> NewEvent:
         expires_at=draft.expires_at,
         if_unsure=draft.if_unsure,
         largest_payload=largest_payload,
+        most_destinations=most_destinations,
     )

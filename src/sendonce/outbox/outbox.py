@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from sendonce.domain.events import LARGEST_PAYLOAD, Key, To
+from sendonce.domain.events import LARGEST_PAYLOAD, MOST_DESTINATIONS, Key, To
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import RequestState
 from sendonce.errors import BadEvent, ConfigError
@@ -35,15 +35,19 @@ class Published(NamedTuple):
 class Outbox:
     """Records events in transactions that belong to the caller.
 
+    `most_destinations` one event may name; how many subscriptions match it is not limited, for the caller cannot know.
     `notify`: on PostgreSQL also wake the workers when the transaction commits.
     """
 
     largest_payload: int = LARGEST_PAYLOAD
+    most_destinations: int = MOST_DESTINATIONS
     notify: bool = False
 
     def __post_init__(self) -> None:
         if type(self.largest_payload) is not int or not 1 <= self.largest_payload <= 100_000_000:
             raise ConfigError(f"largest_payload must be from 1 to 100000000 bytes, not {self.largest_payload!r}")
+        if type(self.most_destinations) is not int or not 1 <= self.most_destinations <= 1_000_000:
+            raise ConfigError(f"most_destinations must be from 1 to 1000000, not {self.most_destinations!r}")
         if type(self.notify) is not bool:
             raise ConfigError(f"notify must be True or False, not {self.notify!r}")
 
@@ -213,12 +217,14 @@ class Outbox:
 
     def _prepare(self, drafts: Iterable[Draft], if_different: IfDifferent) -> "_Batch":
         keep_first = _keeps_first(if_different)
-        rendered = [render(_draft(each), self.largest_payload) for each in drafts]
+        rendered = [render(_draft(each), self.largest_payload, self.most_destinations) for each in drafts]
         entries, places = distinct(rendered, keep_first=keep_first)
         return _Batch(Order(entries, keep_first, self.notify), places)
 
     def _order(self, asked: Asked, if_different: IfDifferent) -> RequestOrder:
-        return RequestOrder(checked(asked, self.largest_payload), _keeps_first(if_different), self.notify)
+        return RequestOrder(
+            checked(asked, self.largest_payload, self.most_destinations), _keeps_first(if_different), self.notify
+        )
 
 
 class _Batch(NamedTuple):

@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     if_unsure: IfUnsure | str | None
 
 
-def checked(asked: Asked, largest_payload: int) -> NewRequest:
+def checked(asked: Asked, largest_payload: int, most_destinations: int) -> NewRequest:
     """The request, checked and rendered; BadEvent or BadDestination says what to change."""
     subject, version = event_key(asked.subject, asked.version)
     if asked.key is UNIQUE:
@@ -68,6 +68,7 @@ def checked(asked: Asked, largest_payload: int) -> NewRequest:
             if_unsure=asked.if_unsure,
         ),
         largest_payload,
+        most_destinations,
     )
     if len(event.destinations) < len(required) + len(optional):
         raise BadEvent("a recipient is named twice; name each once, as required or as optional")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 
+from sendonce.domain.events import has_room
 from sendonce.errors import BadEvent
 
 
@@ -13,7 +14,9 @@ def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
     trace = trace_headers()
     if not trace or any(str(name).lower() == "traceparent" for name in headers or ()):
         return headers
-    return {**trace, **(headers or {})}
+    traced = {**trace, **(headers or {})}
+    # A trace is for the reader's comfort: it must not be why something cannot be recorded.
+    return traced if has_room(traced) else headers
 
 
 def trace_headers() -> dict[str, str]:
