@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from sendonce.channels.protocol import Message
+from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.engine import waiting
 from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import REMEMBERED, Fairness, Lanes
+from sendonce.errors import StoreBusy
 from sendonce.observe.facts import Tripped
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
@@ -21,6 +23,7 @@ from tests.engine.rig import Told, after, never, serving, working
 from tests.processes import until_async
 from tests.stores.databases import Database
 
+ROOM = "destination:test://dead.example/hook"
 DEAD, WELL = "test://dead.example/hook", "test://well.example/hook"
 MS = timedelta(milliseconds=1)
 
@@ -131,21 +134,28 @@ class Written:
 
     def __init__(self) -> None:
         self.tripped: list[str] = []
-        self.eased: list[str] = []
+        self.learnt: list[tuple[str, int, Answers]] = []
+        self.is_away = False
 
-    async def trip(self, room: str, *, pause: timedelta, longest: timedelta, code: str | None) -> bool:
+    async def trip(self, room: str, *, pause: timedelta, code: str | None) -> bool:
+        self._answer()
         self.tripped.append(room)
         return True
 
-    async def ease(self, room: str, *, enough: int) -> bool:
-        self.eased.append(room)
-        return True
+    async def learn(self, room: str, turn: int, answers: Answers, pauses: Pauses) -> bool:
+        self._answer()
+        self.learnt.append((room, turn, answers))
+        return False
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise StoreBusy("away")
 
 
 class TestBreakers:
     def breakers(self, written: Written) -> Breakers:
         store: RoomStore = written  # type: ignore[assignment]
-        return Breakers(store, after=3, pause=10 * MS, longest=80 * MS, emit=lambda _: None)
+        return Breakers(store, after=3, pauses=Pauses(first=10 * MS, longest=80 * MS), emit=lambda _: None)
 
     @pytest.mark.parametrize("outcome", [Failed("http_503"), Unknown("timeout"), Deferred("http_429")])
     async def test_failures_in_a_row_trip(self, outcome: Outcome) -> None:
@@ -153,9 +163,9 @@ class TestBreakers:
         breakers = self.breakers(written)
         claim = a_claim(destination=DEAD, address=DEAD)
         for _ in range(2):
-            breakers.note(claim, outcome)
+            breakers.note(claim, outcome, 0.01)
         assert not await breakers.apply()
-        breakers.note(claim, outcome)
+        breakers.note(claim, outcome, 0.01)
 
         assert await breakers.apply()
         assert written.tripped == [f"destination:{DEAD}"]
@@ -166,7 +176,7 @@ class TestBreakers:
         breakers = self.breakers(written)
         claim = a_claim(destination=DEAD, address=DEAD)
         for step in (Failed("503"), Failed("503"), outcome, Failed("503"), Failed("503")):
-            breakers.note(claim, step)
+            breakers.note(claim, step, 0.01)
         await breakers.apply()
 
         assert written.tripped == []
@@ -178,7 +188,7 @@ class TestBreakers:
         written = Written()
         breakers = self.breakers(written)
         for _ in range(9):
-            breakers.note(a_claim(destination=DEAD, address=DEAD), outcome)
+            breakers.note(a_claim(destination=DEAD, address=DEAD), outcome, 0.01)
         await breakers.apply()
 
         assert written.tripped == []
@@ -188,8 +198,10 @@ class TestBreakers:
         breakers = self.breakers(written)
         for number in range(9):
             address = f"mailto:{number}@b.c"
-            breakers.note(a_claim(destination=address, address=address), Failed("smtp_450", fault=Fault.RECIPIENT))
-            breakers.note(a_claim(destination=address, address=address), Failed("smtp_451"))
+            breakers.note(
+                a_claim(destination=address, address=address), Failed("smtp_450", fault=Fault.RECIPIENT), 0.01
+            )
+            breakers.note(a_claim(destination=address, address=address), Failed("smtp_451"), 0.01)
         await breakers.apply()
 
         assert written.tripped == []
@@ -199,7 +211,7 @@ class TestBreakers:
         breakers = self.breakers(written)
         for number in range(9):
             address = f"mailto:{number}@b.c"
-            breakers.note(a_claim(destination=address, address=address), Failed("smtp_421", fault=Fault.CHANNEL))
+            breakers.note(a_claim(destination=address, address=address), Failed("smtp_421", fault=Fault.CHANNEL), 0.01)
         await breakers.apply()
 
         assert written.tripped == ["place:mailto"]
@@ -208,19 +220,82 @@ class TestBreakers:
         breakers = self.breakers(Written())
         for number in range(COUNTED + 500):
             address = f"test://h{number}.example/"
-            breakers.note(a_claim(destination=address, address=address), Failed("503"))
+            breakers.note(a_claim(destination=address, address=address), Failed("503"), 0.01)
 
         assert len(breakers._failures) == COUNTED
 
-    async def test_behind_a_breaker_one_failure_is_enough_and_one_success_eases(self) -> None:
+    async def test_a_breaker_is_told_what_became_of_those_it_let_out_and_of_no_others(self) -> None:
         written = Written()
         breakers = self.breakers(written)
-        breakers.know([f"destination:{DEAD}", "place:mailto"])
-        breakers.note(a_claim(destination=DEAD, address=DEAD), Failed("503"))
-        breakers.note(a_claim(destination="mailto:a@b.c", address="mailto:a@b.c"), Delivered())
+        claims = [a_claim(delivery_id=id, destination=DEAD, address=DEAD) for id in range(5)]
+        assert breakers.begin(claims[:4], {ROOM: LetOut(4, 7)}) == {ROOM: 4}
+        assert breakers.is_waiting
+        outcomes: list[Outcome] = [
+            Failed("503"),
+            Delivered(),
+            Refused("422"),
+            Deferred("no_channel", fault=Fault.OURS),
+            Delivered(),
+        ]
+        for claim, outcome in zip(claims, outcomes, strict=True):
+            breakers.note(claim, outcome, 0.01)
         await breakers.apply()
 
-        assert (written.tripped, written.eased) == ([f"destination:{DEAD}"], ["place:mailto"])
+        assert written.learnt == [(ROOM, 7, Answers(through=2, failed=1, untold=1, code="503"))]
+        assert not breakers.is_waiting
+
+    async def test_what_a_recipient_does_says_that_the_channel_is_well(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        claim = a_claim(destination="mailto:a@b.c", address="mailto:a@b.c")
+        breakers.begin([claim], {"place:mailto": LetOut(1, 7, 0.5)})
+        breakers.note(claim, Failed("smtp_450", fault=Fault.RECIPIENT), 0.01)
+        await breakers.apply()
+
+        assert written.learnt == [("place:mailto", 7, Answers(through=1))]
+
+    async def test_what_was_completed_without_sending_says_nothing(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        claim = a_claim(destination=DEAD, address=DEAD, is_proven=True)
+        breakers.begin([claim], {ROOM: LetOut(1, 7, 0.5)})
+        breakers.note(claim, Delivered(), 0.01)
+        await breakers.apply()
+
+        assert written.learnt == [(ROOM, 7, Answers(untold=1))]
+
+    async def test_what_was_on_its_way_when_there_was_a_breaker_is_not_counted(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        breakers.see([ROOM])
+        for _ in range(9):
+            breakers.note(a_claim(destination=DEAD, address=DEAD), Failed("503"), 20.0)
+        await breakers.apply()
+        assert written.tripped == []
+        for _ in range(9):
+            breakers.note(a_claim(destination=DEAD, address=DEAD), Failed("503"), -1.0)
+        await breakers.apply()
+
+        assert written.tripped == [ROOM]
+
+    async def test_what_cannot_be_written_is_written_later_together_with_what_came_since(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        claims = [a_claim(delivery_id=id, destination=DEAD, address=DEAD) for id in range(2)]
+        breakers.begin(claims, {ROOM: LetOut(2, 7)})
+        for _ in range(3):
+            breakers.note(a_claim(destination=WELL, address=WELL), Failed("503"), 0.01)
+        breakers.note(claims[0], Failed("503"), 0.01)
+        written.is_away = True
+        for _ in range(2):
+            with pytest.raises(StoreBusy):
+                await breakers.apply()
+        breakers.note(claims[1], Delivered(), 0.01)
+        written.is_away = False
+
+        assert await breakers.apply()
+        assert written.tripped == [f"destination:{WELL}"]
+        assert written.learnt == [(ROOM, 7, Answers(through=1, failed=1, code="503"))]
 
 
 async def test_a_destination_that_never_answers_does_not_hold_up_the_others(database: Database, store: Store) -> None:
@@ -259,7 +334,7 @@ async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_
 async def test_idle_is_not_before_everything_that_waits_for_its_turn_is_out(database: Database, store: Store) -> None:
     publish(database, 150, WELL)
     publish(database, 20, DEAD)
-    await store.trip(f"destination:{DEAD}", pause=timedelta(minutes=1), longest=timedelta(minutes=1), code=None)
+    await store.trip(f"destination:{DEAD}", pause=timedelta(minutes=1), code=None)
     channel = ByHost(well=Delivered(), dead=Delivered())
     async with working(store, serving(channel), concurrency=20, until_idle=True) as at_work:
         await at_work.ended()
@@ -301,7 +376,7 @@ async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_ro
 ) -> None:
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.02)
     publish(sqlite, 1, DEAD)
-    await sqlite_store.trip(f"destination:{DEAD}", pause=MS, longest=MS, code=None)
+    await sqlite_store.trip(f"destination:{DEAD}", pause=MS, code=None)
     channel = ByHost(dead=after(0.3, Delivered()))
     async with working(sqlite_store, serving(channel)):
         await until_async(lambda: completed(sqlite, DEAD) == 1, "the probe")
@@ -311,16 +386,16 @@ async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_ro
 async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: Database, sqlite_store: Store) -> None:
     publish(sqlite, 1, DEAD)
     room = f"destination:{DEAD}"
-    await sqlite_store.trip(room, pause=MS, longest=MS, code=None)
+    await sqlite_store.trip(room, pause=MS, code=None)
     await sqlite_store.start(1, 10, timedelta(seconds=5))
     fairness = Fairness(10, per_place=1)
-    breakers = Breakers(sqlite_store, after=3, pause=MS, longest=MS, emit=lambda _: None)
+    breakers = Breakers(sqlite_store, after=3, pauses=Pauses(first=MS, longest=MS), emit=lambda _: None)
     rooms = waiting.WaitingRooms(sqlite_store, fairness, breakers, hold=timedelta(seconds=5))
     fairness.begin([a_claim(destination="test://dead.example/other", address="test://dead.example/other")])
     await rooms.look()
-    assert await rooms.quotas(5) == {}
+    assert (await rooms.allot(5)).quotas == {}
 
-    assert await sqlite_store.take_probe(room, timedelta(seconds=5)), "nobody has taken it"
+    assert (await sqlite_store.let_out(room, 1, timedelta(seconds=5))).amount == 1, "nobody has taken it"
 
 
 async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: Database, store: Store) -> None:
@@ -330,7 +405,7 @@ async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: D
     )
     with database.connection() as connection:
         Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(23)])
-    await store.trip(f"destination:subscription:{id}", pause=50 * MS, longest=50 * MS, code=None)
+    await store.trip(f"destination:subscription:{id}", pause=50 * MS, code=None)
     channel = ByHost(dead=Delivered())
     sent: list[float] = []
     channel.scripts["dead"] = [lambda: noted(sent)]
@@ -347,7 +422,7 @@ async def test_nor_does_it_at_a_place_that_many_share(database: Database, store:
     )
     with database.connection() as connection:
         Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(10)])
-    await store.trip("place:test", pause=50 * MS, longest=50 * MS, code=None)
+    await store.trip("place:test", pause=50 * MS, code=None)
     channel = Told(Delivered())
     async with working(store, serving(channel), concurrency=20):
         await until_async(lambda: len(channel.sent) == 10, "all of them")
@@ -358,10 +433,11 @@ async def test_a_single_slot_goes_to_what_waits_and_to_what_is_due_in_turn(
 ) -> None:
     room = f"destination:{DEAD}"
     publish(sqlite, 60, DEAD)
-    await sqlite_store.trip(room, pause=MS, longest=MS, code=None)
+    await sqlite_store.trip(room, pause=MS, code=None)
     await sqlite_store.start(1, 100, timedelta(seconds=5))
-    for _ in range(6):
-        await sqlite_store.ease(room, enough=64)
+    for _ in range(5):
+        out = await sqlite_store.let_out(room, 64, timedelta(seconds=5))
+        await sqlite_store.learn(room, out.turn, Answers(through=out.amount), Pauses(first=MS, longest=MS))
     publish(sqlite, 60, WELL)
     channel = ByHost(dead=after(0.005, Delivered()), well=after(0.005, Delivered()))
     async with working(sqlite_store, serving(channel), concurrency=1):

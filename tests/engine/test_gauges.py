@@ -115,7 +115,7 @@ async def test_what_waits_behind_a_breaker_is_old_by_its_channel_and_a_strangers
     database: Database, store: Store
 ) -> None:
     for to in ("https://dead.example/hook", "chosen-by-somebody:1", "chosen-by-another:2"):
-        await store.trip(f"destination:{to}", pause=timedelta(minutes=1), longest=timedelta(hours=1), code=None)
+        await store.trip(f"destination:{to}", pause=timedelta(minutes=1), code=None)
         given_due_delivery(database, to=to)
     await store.start(1, 10, timedelta(minutes=1))
     let_pass(database, timedelta(minutes=7))

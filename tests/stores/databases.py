@@ -153,8 +153,8 @@ class PostgresDatabase(Database):
             by,
         )
         self.execute("update sendonce_leases set expires_at = expires_at - ?", by)
-        self.execute("update sendonce_breakers set probe_at = probe_at - ?, updated_at = updated_at - ?", by, by)
-        self.execute("update sendonce_breakers set opened_at = opened_at - ?", by)
+        for column in ("opened_at", "probe_at", "updated_at"):
+            self.execute(f"update sendonce_breakers set {column} = {column} - ?", by)
         self.execute("update sendonce_buckets set refilled_at = refilled_at - ?", by)
         self.execute("update sendonce_subscription_secrets set expires_at = expires_at - ?", by)
         self.execute("update sendonce_retention set due_at = due_at - ?, whole_at = whole_at - ?", by, by)

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.domain.policies import Policy
 from sendonce.stores.ports import Store
@@ -30,7 +31,7 @@ async def age_of(database: Database, store: Store, scheme: str) -> timedelta:
 
 async def given_parked(database: Database, store: Store, to: str = HOOK) -> int:
     """A delivery that waits because of a breaker, with nothing due."""
-    await store.trip(f"destination:{to}", pause=MINUTE, longest=HOUR, code="http_503")
+    await store.trip(f"destination:{to}", pause=MINUTE, code="http_503")
     delivery_id = given_due_delivery(database, to=to)
     started = await store.start(1, 10, MINUTE)
     assert (started.lease, started.parked) == (None, 1)
@@ -78,7 +79,7 @@ async def test_what_waits_for_a_retry_is_on_its_way_since_its_first_attempt(data
 async def test_what_was_recorded_for_later_is_not_old_when_its_time_comes(database: Database, store: Store) -> None:
     given_due_delivery(database, to=HOOK, deliver_at=later(database, timedelta(days=30)))
     assert await store.open_channels() == ()
-    await store.trip(f"destination:{HOOK}", pause=MINUTE, longest=HOUR, code=None)
+    await store.trip(f"destination:{HOOK}", pause=MINUTE, code=None)
     let_pass(database, timedelta(days=30, minutes=1))
     assert await age_of(database, store, "https") < 2 * MINUTE
 
@@ -104,7 +105,7 @@ async def test_what_a_person_has_paused_is_left_out_and_a_subscription_has_its_d
     subscription_id = await store.add_subscription(
         tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
     )
-    await store.trip(f"destination:subscription:{subscription_id}", pause=MINUTE, longest=HOUR, code=None)
+    await store.trip(f"destination:subscription:{subscription_id}", pause=MINUTE, code=None)
     database.publish("memo.created", {}, key="1")
     await store.start(1, 10, MINUTE)
     waiting = await of(store, "https")
@@ -120,13 +121,15 @@ async def test_what_a_person_has_paused_is_left_out_and_a_subscription_has_its_d
 async def test_a_breaker_that_lets_something_out_is_not_open(database: Database, store: Store) -> None:
     await given_parked(database, store)
 
-    await store.ease(f"destination:{HOOK}", enough=64)
+    database.advance(MINUTE)
+    probe = await store.let_out(f"destination:{HOOK}", 1, MINUTE)
+    await store.learn(f"destination:{HOOK}", probe.turn, Answers(through=1), Pauses(first=MINUTE, longest=HOUR))
 
     assert (await of(store, "https")).breakers == 0
 
 
 @pytest.mark.parametrize("room", ["destination:subscription:none", "destination:subscription:99999999999999999999"])
 async def test_a_breaker_of_an_odd_name_harms_nothing(store: Store, room: str) -> None:
-    await store.trip(room, pause=MINUTE, longest=HOUR, code=None)
+    await store.trip(room, pause=MINUTE, code=None)
 
     assert [row.breakers for row in await store.open_channels()] == [1]

@@ -15,7 +15,7 @@ PACKAGES = ["sendonce.stores.postgres", "sendonce.stores.sqlite"]
 # SQLite has no writable CTE and no arrays, so one statement of PostgreSQL is several of its own.
 SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "start": {"claim_due", "open_lease", "mark_in_progress", "open_attempts"},
-    "start_waiting": {"claim_waiting", "breakers"},
+    "start_waiting": {"claim_waiting", "room_bounds", "breakers"},
     "start_doubtful": {"claim_doubtful"},
     "lock_due": {"front_due"},
     "lock_waiting": {"front_waiting"},
@@ -27,7 +27,7 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
 ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"} | {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
-    *("missing_rights", "current_role"),
+    *("missing_rights", "current_role", "clock"),
 }
 # The writing parts of cancel and of rolling up counters, a step of doubt, the migrator's bookkeeping, the clock.
 ONLY_SQLITE = {

@@ -127,10 +127,8 @@ async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, st
     database.execute("update sendonce_subscriptions set rate = null")
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
     database.execute("update sendonce_subscriptions set rate = 0.1")
-    await store.trip(
-        f"destination:subscription:{added}", pause=timedelta(hours=1), longest=timedelta(hours=1), code="timeout"
-    )
-    await store.trip("place:a.test", pause=timedelta(hours=1), longest=timedelta(hours=1), code="timeout")
+    await store.trip(f"destination:subscription:{added}", pause=timedelta(hours=1), code="timeout")
+    await store.trip("place:a.test", pause=timedelta(hours=1), code="timeout")
 
     assert await doubtful(store) == [
         database.one("select id from sendonce_deliveries where event_id = ?", event_id),

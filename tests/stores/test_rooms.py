@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 from sendonce.domain.attempts import Claim
+from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed
+from sendonce.domain.texts import CODE_LENGTH
 from sendonce.stores.ports import Started, Store
 from sendonce.stores.records import Room
 from tests.given import (
@@ -20,6 +22,7 @@ from tests.given import (
 from tests.stores.databases import Database
 
 S = timedelta(seconds=1)
+PAUSES = Pauses(first=10 * S, longest=60 * S)
 SLOW = "https://slow.example/hook"
 QUICK = "https://quick.example/hook"
 
@@ -126,7 +129,7 @@ async def test_a_probe_is_made_with_the_least_tried_at_the_front(database: Datab
     await settle_with(store, await given_lease(store), Failed("http_500"))
     other = given_due_delivery(database, to=SLOW)
     database.advance(60 * S)
-    await store.trip(name, pause=S, longest=S, code=None)
+    await store.trip(name, pause=S, code=None)
     await store.start(WORKER, 10, HOLD)
     assert await rooms(store) == {name: 2}
 
@@ -160,7 +163,7 @@ async def test_nothing_comes_out_of_a_room_while_all_is_stopped(database: Databa
 
 async def test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent(database: Database, store: Store) -> None:
     slow, quick = given_due_delivery(database, to=SLOW), given_due_delivery(database, to=QUICK)
-    assert await store.trip(f"destination:{SLOW}", pause=10 * S, longest=60 * S, code="http_503")
+    assert await store.trip(f"destination:{SLOW}", pause=10 * S, code="http_503")
 
     started = await store.start(WORKER, 10, HOLD)
 
@@ -170,62 +173,162 @@ async def test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent(datab
     assert (row.parked_on, row.attempt_count) == (f"destination:{SLOW}", 0)
     room = await the_room(store)
     assert room.breaker is not None
-    assert (room.breaker.error_code, room.breaker.allowance, room.breaker.is_probe_due) == ("http_503", 0, False)
+    assert (room.breaker.error_code, room.breaker.allowance, room.is_probe_due) == ("http_503", 0, False)
     assert room in (await store.status()).rooms
 
 
 async def test_one_caller_gets_the_probe_when_it_is_due(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2, to=SLOW)
     name = f"destination:{SLOW}"
-    await store.trip(name, pause=10 * S, longest=60 * S, code=None)
+    await store.trip(name, pause=10 * S, code=None)
     await store.start(WORKER, 10, HOLD)
-    assert not await store.take_probe(name, HOLD)
+    assert (await store.let_out(name, 5, HOLD)).amount == 0
+    assert not (await the_room(store)).is_probe_due
     database.advance(11 * S)
 
-    assert (room := (await the_room(store)).breaker)
-    assert room.is_probe_due
-    assert [await store.take_probe(name, HOLD) for _ in range(3)] == [True, False, False]
+    assert (await the_room(store)).is_probe_due
+    assert [(await store.let_out(name, 5, HOLD)).amount for _ in range(3)] == [1, 0, 0]
     assert len(claims_of(await store.start_waiting(WORKER, {name: 1}, HOLD))) == 1
     database.advance(HOLD + S)
-    assert await store.take_probe(name, HOLD), "the prober has died: another one tries"
+    assert (await store.let_out(name, 5, HOLD)).amount == 1, "the prober has died: another one tries"
 
 
-async def test_a_failed_probe_waits_twice_as_long_up_to_the_longest(database: Database, store: Store) -> None:
+async def probe(database: Database, store: Store, name: str, answers: Answers) -> bool:
+    """A probe goes out when it is due; whether what it came to has opened the breaker again."""
+    database.advance(61 * S)
+    out = await store.let_out(name, 1, HOLD)
+    assert out.amount == 1
+    return await store.learn(name, out.turn, answers, PAUSES)
+
+
+async def test_a_failed_probe_waits_longer_and_longer_up_to_the_longest(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
-    await store.trip(name, pause=10 * S, longest=30 * S, code=None)
+    await store.trip(name, pause=10 * S, code=None)
     await store.start(WORKER, 10, HOLD)
     waits = []
-    for _ in range(3):
-        assert not await store.trip(name, pause=10 * S, longest=30 * S, code=None), "a late failure changes nothing"
-        database.advance(31 * S)
-        await store.take_probe(name, HOLD)
-        assert await store.trip(name, pause=10 * S, longest=30 * S, code=None)
+    for _ in range(5):
+        assert not await store.trip(name, pause=10 * S, code=None), "a late failure changes nothing"
+        assert await probe(database, store, name, Answers(failed=1, code="http_503"))
         breaker = (await the_room(store)).breaker
         assert breaker is not None
         waits.append(round((breaker.probe_at - (await store.status()).now).total_seconds()))
 
-    assert waits == [20, 30, 30]
+    assert waits == [20, 40, 60, 60, 60]
 
 
 async def test_what_gets_through_eases_a_breaker_step_by_step(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
-    await store.trip(name, pause=S, longest=S, code=None)
+    await store.trip(name, pause=S, code=None)
     await store.start(WORKER, 10, HOLD)
+    assert not await probe(database, store, name, Answers(through=1))
     seen = []
     while (breaker := (await the_room(store)).breaker) is not None:
         seen.append(breaker.allowance)
-        assert await store.ease(name, enough=16)
+        out = await store.let_out(name, 100, HOLD)
+        assert out.amount == breaker.allowance
+        await store.learn(name, out.turn, Answers(through=out.amount), PAUSES)
 
-    assert seen == [0, 2, 4, 8]
-    assert not await store.ease(name, enough=16)
+    assert seen == [2, 4, 8, 16, 32]
+    assert (await store.let_out(name, 1, HOLD)).amount == 0
+    assert not await store.learn(name, 1, Answers(failed=1), PAUSES)
+
+
+async def test_a_breaker_is_read_as_it_was_written(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 1, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=2.5 * S, code="E" * 500)
+    await store.start(WORKER, 10, HOLD)
+    assert not await probe(database, store, name, Answers(through=1))
+    out = await store.let_out(name, 2, HOLD)
+    await store.learn(name, out.turn, Answers(failed=1), PAUSES)
+    breaker = (await the_room(store)).breaker
+
+    assert breaker is not None
+    assert (breaker.turn, breaker.allowance, breaker.on_way, breaker.through, breaker.failed) == (out.turn, 2, 1, 0, 1)
+    assert (breaker.is_probing, breaker.pause, len(breaker.error_code or "")) == (False, PAUSES.first, CODE_LENGTH)
+    assert breaker.opened_at < (await store.status()).now < breaker.probe_at
+
+
+async def test_a_breaker_of_the_version_before_is_probed_and_closed(database: Database, store: Store) -> None:
+    """It has written neither a turn nor a count."""
+    given_due_deliveries(database, 1, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=S, code=None)
+    database.execute("update sendonce_breakers set turn = null, on_way = null, through = null, failed = null")
+    await store.start(WORKER, 10, HOLD)
+
+    assert not await probe(database, store, name, Answers(through=1))
+    assert (await store.let_out(name, 5, HOLD)).amount == 2
+
+
+async def test_what_was_let_out_in_another_turn_changes_nothing(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 1, to=SLOW)
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=S, code=None)
+    await store.start(WORKER, 10, HOLD)
+    database.advance(2 * S)
+    late = await store.let_out(name, 1, HOLD)
+    await probe(database, store, name, Answers(untold=1))
+    before = await the_room(store)
+
+    for answers in (Answers(through=9), Answers(failed=9)):
+        assert not await store.learn(name, late.turn, answers, PAUSES)
+    await store.give_back(name, late.turn, 1)
+
+    assert await the_room(store) == before
+
+
+async def test_a_probe_that_was_not_sent_is_anybodys(database: Database, store: Store) -> None:
+    name = f"destination:{SLOW}"
+    await store.trip(name, pause=S, code=None)
+    database.advance(2 * S)
+    out = await store.let_out(name, 1, HOLD)
+
+    await store.give_back(name, out.turn, 1)
+
+    assert (await store.let_out(name, 1, HOLD)).amount == 1
+
+
+async def test_probes_are_made_all_over_a_room(database: Database, store: Store) -> None:
+    """The oldest are one tenant's, and all of them would fail: another one's are tried as well, before them."""
+    mine = [given_due_delivery(database, to=f"sms:{n}", tenant="a") for n in range(45)]
+    yours = [given_due_delivery(database, to=f"sms:{n}", tenant="b") for n in range(45, 60)]
+    await store.trip("place:sms", pause=S, code=None)
+    await store.start(WORKER, 100, HOLD)
+    spreads = [0.0, 0.5, 0.99]
+
+    found = [
+        ids_of(await store.start_waiting(WORKER, {"place:sms": 1}, HOLD, probes={"place:sms": spread}))[0]
+        for spread in spreads
+    ]
+
+    assert found == [mine[0], mine[30], yours[13]]
+    assert len(await rooms(store)) == 1
+
+
+async def test_a_probe_prefers_what_was_never_tried(database: Database, store: Store) -> None:
+    tried = [given_due_delivery(database, to=f"sms:{n}") for n in range(30)]
+    await settle_with(store, await given_lease(store, limit=100), Failed("busy"))
+    database.advance(60 * S)
+    fresh = given_due_delivery(database, to="sms:fresh")
+    last = given_due_delivery(database, to="sms:last")
+    await store.trip("place:sms", pause=S, code=None)
+    await store.start(WORKER, 100, HOLD)
+
+    first = await store.start_waiting(WORKER, {"place:sms": 1}, HOLD, probes={"place:sms": 0.5})
+    second = await store.start_waiting(WORKER, {"place:sms": 1}, HOLD, probes={"place:sms": 0.97})
+    third = await store.start_waiting(WORKER, {"place:sms": 1}, HOLD, probes={"place:sms": 0.5})
+
+    assert ids_of(first) + ids_of(second) == [fresh, last]
+    assert ids_of(third)[0] in tried
 
 
 async def test_a_breaker_that_nothing_waits_behind_is_forgotten(database: Database, store: Store) -> None:
     given_due_delivery(database, to=SLOW)
     for name in (f"destination:{SLOW}", f"destination:{QUICK}"):
-        await store.trip(name, pause=S, longest=S, code=None)
+        await store.trip(name, pause=S, code=None)
     await store.start(WORKER, 10, HOLD)
     assert await store.forget_breakers(timedelta(minutes=5)) == 0
     database.advance(timedelta(minutes=6))
@@ -259,6 +362,41 @@ async def test_a_rate_below_one_a_second_saves_up_for_one(database: Database, st
     assert await store.take_tokens(id, 1) == 0
     database.advance(6 * S)
     assert await store.take_tokens(id, 1) == 1
+
+
+async def test_tokens_that_were_not_used_are_there_again(database: Database, store: Store) -> None:
+    id = await a_subscription(store, rate=4.0)
+    await store.take_tokens(id, 1)
+    database.advance(60 * S)
+    assert await store.take_tokens(id, 4) == 4
+
+    await store.give_back_tokens(id, 3)
+
+    assert await store.take_tokens(id, 1) == 1
+    await store.give_back_tokens(id, 100)
+    assert await store.take_tokens(id, 100) == 4, "no more than a second's worth is saved up"
+
+
+async def test_a_room_of_a_subscription_says_where_it_leads_to(database: Database, store: Store) -> None:
+    rated, other = await a_subscription(store, rate=1.0), await a_subscription(store)
+    given_event(database)
+    await store.start(WORKER, 10, HOLD, Limits(left={f"subscription:{other}": 0}))
+
+    found = {room.name: room.address for room in await store.rooms(after="", limit=100)}
+
+    assert found == {f"rate:{rated}": SLOW, f"destination:subscription:{other}": SLOW}
+
+
+async def test_what_waits_for_its_rate_stays_there_while_its_host_is_busy(database: Database, store: Store) -> None:
+    """It would go from the one room to the other for ever, and be at neither when its turn comes."""
+    id = await a_subscription(store, rate=1.0)
+    given_event(database)
+    await store.start(WORKER, 10, HOLD)
+
+    started = await store.start_waiting(WORKER, {f"rate:{id}": 1}, HOLD, Limits(left_at_place={"slow.example": 0}))
+
+    assert started.lease is None
+    assert await rooms(store) == {f"rate:{id}": 1}
 
 
 async def test_without_a_rate_there_is_nothing_to_wait_for(store: Store) -> None:

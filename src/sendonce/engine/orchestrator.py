@@ -23,10 +23,10 @@ class Orchestrator:
         return await self._store.start(worker_id, limit, hold, limits)
 
     async def start_waiting(
-        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits
+        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits, *, probes: Mapping[str, float]
     ) -> Started:
         """Lease attempts for deliveries that wait in rooms."""
-        return await self._store.start_waiting(worker_id, quotas, hold, limits)
+        return await self._store.start_waiting(worker_id, quotas, hold, limits, probes=probes)
 
     async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
         """Lease attempts for deliveries in doubt, to ask about them now."""

@@ -1,11 +1,14 @@
 """Which rooms to claim from, and how much: what waits there is let out as limits, rates and breakers allow."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from sendonce.domain.attempts import Claim
+from sendonce.domain.breakers import LetOut
 from sendonce.domain.destinations import place_of
-from sendonce.domain.limits import has_host
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
 from sendonce.stores.ports import RoomStore
@@ -15,6 +18,22 @@ LOOK_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
 ROOMS_AT_ONCE = 200
 FORGET_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class Allotment:
+    """How many to take out of each room, and what breakers and rates have given for them."""
+
+    quotas: dict[str, int] = field(default_factory=dict)
+    let_out: dict[str, LetOut] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
+    # What is promised so far, of what destinations and places have left.
+    promised: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def probes(self) -> dict[str, float]:
+        """Rooms out of which a probe is sent, and where in them to look for it."""
+        return {room: out.spread for room, out in self.let_out.items() if out.spread is not None}
 
 
 class WaitingRooms:
@@ -33,8 +52,8 @@ class WaitingRooms:
 
     @property
     def has_open(self) -> bool:
-        """True when something is known to wait that only needs a free slot or its turn."""
-        return any(map(_is_open, self._rooms.values()))
+        """True when something is known to wait that only needs a free slot, its turn, or an answer."""
+        return self._breakers.is_waiting or any(map(_is_open, self._rooms.values()))
 
     async def is_empty(self) -> bool:
         """True when nothing waits anywhere but behind breakers that are open. Looks at every room, now."""
@@ -64,65 +83,89 @@ class WaitingRooms:
         served = {name: place for place, name in enumerate(self._served)}
         self._rooms = {room.name: room for room in sorted(rooms, key=lambda room: served.get(room.name, -1))}
         self._served = [name for name in self._served if name in self._rooms]
-        self._know(rooms)
+        self._breakers.see(room.name for room in rooms if room.breaker is not None)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_SECONDS
             await self._store.forget_breakers(timedelta(seconds=FORGET_SECONDS))
 
-    async def quotas(self, free: int) -> dict[str, int]:
+    async def allot(self, free: int) -> Allotment:
         """How many to take out of each room now, at most `free` altogether, and no more than its share of one room."""
-        quotas: dict[str, int] = {}
+        allotment = Allotment()
         share = max(1, free // max(1, sum(map(_is_open, self._rooms.values()))))
         for room in list(self._rooms.values()):
             if free <= 0:
                 break
-            quota = await self._quota(room, min(free, share, room.waiting))
+            lanes = self._lanes_of(room)
+            left = min([most - allotment.promised[lane] for lane, most in lanes.items()], default=free)
+            quota = await self._quota(room, min(free, share, room.waiting, left), allotment)
             if quota > 0:
-                quotas[room.name] = quota
+                allotment.quotas[room.name] = quota
+                allotment.promised.update(dict.fromkeys(lanes, quota))
                 free -= quota
-        return quotas
+        return allotment
 
-    def taken(self, quotas: dict[str, int], claimed: int) -> None:
-        """So many were claimed for these quotas: rooms that must be empty now are left alone until the next look."""
-        self._served = [name for name in self._served if name not in quotas] + list(quotas)
-        for name, quota in quotas.items():
+    async def taken(self, allotment: Allotment, claims: Sequence[Claim]) -> None:
+        """These were claimed for it; what was taken and not sent is given back.
+
+        Rooms that must be empty now are left alone until the next look.
+        """
+        sent = self._breakers.begin(claims, allotment.let_out)
+        self._served = [name for name in self._served if name not in allotment.quotas] + list(allotment.quotas)
+        for name, quota in allotment.quotas.items():
             room = self._rooms.pop(name)
-            left = room.waiting - quota
-            if claimed and left > 0 and _is_open(room):
-                self._rooms[name] = Room(name=name, waiting=left, breaker=room.breaker)
+            if claims and room.waiting > quota and _is_open(room):
+                self._rooms[name] = replace(room, waiting=room.waiting - quota)
+        for name, out in allotment.let_out.items():
+            if (unsent := out.amount - sent.get(name, 0)) > 0:
+                await self._store.give_back(name, out.turn, unsent)
+        spent = Counter(claim.subscription_id for claim in claims)
+        for subscription_id, tokens in allotment.tokens.items():
+            await self._return_tokens(subscription_id, tokens - spent[subscription_id])
 
-    def _know(self, rooms: Sequence[Room]) -> None:
-        """A room that is not listed may be on another page, or empty because its probe is on its way."""
-        elsewhere = self._breakers.known.difference([room.name for room in rooms])
-        out = [name for name in elsewhere if self._fairness.in_flight(name)]
-        self._breakers.know([*out, *(room.name for room in rooms if room.breaker is not None)])
-
-    async def _quota(self, room: Room, wanted: int) -> int:
+    def _lanes_of(self, room: Room) -> dict[str, int]:
+        """What the destination and the place of this room have left."""
         kind, _, name = room.name.partition(":")
         if kind == "place":
-            wanted = min(wanted, self._fairness.places.left(name))
-        else:
-            destination = f"subscription:{name}" if kind == "rate" else name
-            wanted = min(wanted, self._fairness.destinations.left(destination))
-            if has_host(destination):
-                wanted = min(wanted, self._fairness.places.left(place_of(destination)))
-        if room.breaker is None:
-            return await self._within_rate(int(name), wanted) if kind == "rate" else wanted
-        # What a breaker lets out does not wait for its rate any more, so that this is looked at here.
-        subscription = name.removeprefix("subscription:")
-        if room.breaker.allowance == 0:
-            wanted = min(wanted, int(room.breaker.is_probe_due))
-        else:
-            wanted = min(wanted, room.breaker.allowance - self._fairness.in_flight(room.name))
-        if subscription != name:
-            wanted = await self._within_rate(int(subscription), wanted)
-        # Last of all: a probe that could not be sent now would be nobody's for a while.
-        is_ours = wanted > 0 and (_is_open(room) or await self._store.take_probe(room.name, self._hold))
-        return wanted if is_ours else 0
+            return {room.name: self._fairness.places.left(name)}
+        destination = f"subscription:{name}" if kind == "rate" else name
+        lanes = {f"destination:{destination}": self._fairness.destinations.left(destination)}
+        if place := place_of(room.address or destination):
+            lanes[f"place:{place}"] = self._fairness.places.left(place)
+        return lanes
 
-    async def _within_rate(self, subscription_id: int, wanted: int) -> int:
-        return await self._store.take_tokens(subscription_id, wanted) if wanted > 0 else 0
+    async def _quota(self, room: Room, wanted: int, allotment: Allotment) -> int:
+        """What rates and breakers leave of it: these are asked last, because what they give is nobody else's then."""
+        if wanted < 1 or not (_is_open(room) or room.is_probe_due):
+            return 0
+        subscription_id = _rated(room)
+        if subscription_id is not None:
+            wanted = await self._store.take_tokens(subscription_id, wanted)
+        if room.breaker is None or wanted < 1:
+            amount = wanted
+        else:
+            out = await self._store.let_out(room.name, wanted, self._hold)
+            amount = out.amount
+            if amount:
+                allotment.let_out[room.name] = out
+            else:
+                del self._rooms[room.name]  # nothing more until somebody has heard of what is on its way
+        if subscription_id is not None:
+            await self._return_tokens(subscription_id, wanted - amount)
+            allotment.tokens[subscription_id] = allotment.tokens.get(subscription_id, 0) + amount
+        return amount
+
+    async def _return_tokens(self, subscription_id: int, amount: int) -> None:
+        if amount > 0:
+            await self._store.give_back_tokens(subscription_id, amount)
 
 
 def _is_open(room: Room) -> bool:
     return room.breaker is None or room.breaker.allowance > 0
+
+
+def _rated(room: Room) -> int | None:
+    """The subscription whose rate is to be looked at. What a breaker lets out does not wait for its rate any more."""
+    kind, _, name = room.name.partition(":")
+    if room.breaker is not None and kind == "destination":
+        kind, _, name = name.partition(":")
+    return int(name) if kind in ("rate", "subscription") and name.isdecimal() else None

@@ -8,6 +8,7 @@ from datetime import timedelta
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result, Verdict
+from sendonce.domain.breakers import Pauses
 from sendonce.engine.attempting import Attempting, Keyring
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
@@ -61,9 +62,8 @@ class Worker:
         self._in_doubt = 0
         self._on_settled = on_settled
         self._fairness = Fairness(config.concurrency, per_destination=config.per_destination, per_place=config.per_host)
-        self._breakers = Breakers(
-            rooms, after=config.breaker_after, pause=config.breaker_pause, longest=config.breaker_longest, emit=emit
-        )
+        pauses = Pauses(first=config.breaker_pause, longest=config.breaker_longest)
+        self._breakers = Breakers(rooms, after=config.breaker_after, pauses=pauses, emit=emit)
         self._waiting = WaitingRooms(rooms, self._fairness, self._breakers, hold=config.lease)
         self._sender = Sender(
             Attempting(channels, namespace, keyring),
@@ -164,14 +164,15 @@ class Worker:
 
     async def _claim_waiting(self, wanted: int) -> int:
         """The same out of rooms."""
-        quotas = await self._waiting.quotas(wanted)
-        if not quotas:
+        allotment = await self._waiting.allot(wanted)
+        if not allotment.quotas:
             return 0
         begun = lease_time()
-        limits = self._fairness.limits()
-        started = await self._orchestrator.start_waiting(self._worker_id, quotas, self._config.lease, limits)
+        started = await self._orchestrator.start_waiting(
+            self._worker_id, allotment.quotas, self._config.lease, self._fairness.limits(), probes=allotment.probes
+        )
         out = self._take(started, begun)
-        self._waiting.taken(quotas, out)
+        await self._waiting.taken(allotment, started.lease.claims if started.lease else ())
         return out
 
     def _take(self, started: Started, begun: float) -> int:
@@ -226,7 +227,7 @@ class Worker:
 
     def _on_report(self, report: Report, seconds: float) -> None:
         self._fairness.end(report.claim, report.outcome, seconds)
-        self._breakers.note(report.claim, report.outcome)
+        self._breakers.note(report.claim, report.outcome, seconds)
         self._reports.append(report)
         if self._is_counted:
             self._seconds.append(seconds)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from sendonce.domain.attempts import Lease, Report, Result, Verdict
+from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.events import NewEvent
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.stores.bulk import BulkStore, OperationRow
@@ -47,11 +48,18 @@ class OrchestratorStore(Protocol):
         ...
 
     async def start_waiting(
-        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+        self,
+        worker_id: int,
+        quotas: Mapping[str, int],
+        hold: timedelta,
+        limits: Limits = NO_LIMITS,
+        *,
+        probes: Mapping[str, float] | None = None,
     ) -> Started:
         """Lease up to so many deliveries out of each of these rooms: of those at its front the least tried.
 
-        What else holds one of them is looked at as by `start`, but for the room itself.
+        What else holds one of them is looked at as by `start`, but for the room itself. A probe is the least tried of
+        those at the front and of those at this part of its room (0 to 1), so that it is not always somebody's own.
         """
         ...
 
@@ -92,18 +100,26 @@ class RoomStore(Protocol):
         """The rooms in which deliveries wait (destination, place, rate), by name; nobody's list can miss one."""
         ...
 
-    async def trip(self, room: str, *, pause: timedelta, longest: timedelta, code: str | None) -> bool:
-        """Open a breaker, or open it again for twice as long when a probe failed or it was closing; False when it was
-        open all the time and nobody was probing: then nothing changes."""
+    async def trip(self, room: str, *, pause: timedelta, code: str | None) -> bool:
+        """Open a breaker; False when there is one, whatever its state: then nothing changes."""
         ...
 
-    async def ease(self, room: str, *, enough: int) -> bool:
-        """Something got through: let out one, then two, then four …; the breaker is gone at `enough`. True if there
-        was one."""
+    async def let_out(self, room: str, wanted: int, hold: timedelta) -> LetOut:
+        """Take what a breaker lets out now, at most `wanted`: one probe when it is due, or a part of its round.
+
+        Over all callers no more is given than the breaker allows. The caller has `hold` to say what became of them.
+        """
         ...
 
-    async def take_probe(self, room: str, hold: timedelta) -> bool:
-        """True for one caller when a probe is due: it has `hold` to try one delivery."""
+    async def give_back(self, room: str, turn: int, amount: int) -> None:
+        """So many of what was let out in this turn were not sent."""
+        ...
+
+    async def learn(self, room: str, turn: int, answers: Answers, pauses: Pauses) -> bool:
+        """Tell a breaker what became of attempts that it let out in this turn; True when it has opened again.
+
+        Nothing changes when the turn is over. A breaker that is closed is gone.
+        """
         ...
 
     async def forget_breakers(self, age: timedelta) -> int:
@@ -112,6 +128,10 @@ class RoomStore(Protocol):
 
     async def take_tokens(self, subscription_id: int, wanted: int) -> int:
         """How many of `wanted` a subscription's rate allows now. Those are taken."""
+        ...
+
+    async def give_back_tokens(self, subscription_id: int, amount: int) -> None:
+        """So many were taken and nothing was sent for them."""
         ...
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from sendonce.domain.breakers import Breaker
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.requests import RequestStatus
 
@@ -191,25 +192,17 @@ class KeptSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breaker:
-    """Holds a room's deliveries back until a probe gets through. `allowance`: 0 while it is open, else how many may be
-    on their way at once."""
-
-    opened_at: datetime
-    probe_at: datetime
-    is_probe_due: bool
-    is_probing: bool
-    allowance: int
-    error_code: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`. A count stops at a cap."""
+    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`. A count stops at a cap.
+
+    `address` is where a subscription's room leads to.
+    """
 
     name: str
     waiting: int
+    address: str | None = None
     breaker: Breaker | None = None
+    is_probe_due: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

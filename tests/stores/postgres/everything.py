@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.events import new_event
 from sendonce.domain.limits import Limits
@@ -148,10 +149,15 @@ async def hold_back(store: PostgresStore) -> None:
     lease = (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).lease
     assert lease is not None
     await settle_with(store, lease, Failed("503"))
-    await store.trip("destination:null:a", pause=timedelta(seconds=1), longest=timedelta(seconds=1), code=None)
+    name = "destination:null:a"
+    await store.trip(name, pause=timedelta(microseconds=1), code=None)
     assert (await store.start(WORKER, 50, HOLD, limits)).parked
     assert (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).parked
-    assert await store.ease("destination:null:a", enough=2)
+    while (out := await store.let_out(name, 8, HOLD)).amount:
+        await store.give_back(name, out.turn, 1)
+        out = await store.let_out(name, 8, HOLD)
+        await store.learn(name, out.turn, Answers(through=8), Pauses(first=HOLD, longest=HOLD))
+    await store.give_back_tokens(1, 1)
     await store.forget_breakers(timedelta(0))
 
 

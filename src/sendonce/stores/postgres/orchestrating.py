@@ -55,10 +55,17 @@ class Orchestrating(Lanes):
         return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease))
 
     async def start_waiting(
-        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+        self,
+        worker_id: int,
+        quotas: Mapping[str, int],
+        hold: timedelta,
+        limits: Limits = NO_LIMITS,
+        *,
+        probes: Mapping[str, float] | None = None,
     ) -> Started:
         """See OrchestratorStore."""
-        values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values()))}
+        spreads = [(probes or {}).get(room) for room in quotas]
+        values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values())), "spreads": array(spreads)}
         claimed = await self._claim("start_waiting", values, worker_id, hold, limits)
         if not claimed.held:
             return Started(claimed.lease)

@@ -78,7 +78,8 @@ def park(transaction: Transaction, holders: Holders, limits: Limits, room: str |
     full, full_places = set(limits.full), set(limits.full_places)
     parked = []
     for row in rows:
-        held = holders.room_of(row, room) or _full_room(row, full, full_places)
+        # Whoever waits for its own room stays there, whatever else would hold it as well.
+        held = holders.room_of(row, None) or _full_room(row, full, full_places)
         if held is not None and held != room:
             parked.append((row[0], held))
     if parked:

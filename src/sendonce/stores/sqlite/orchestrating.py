@@ -31,9 +31,15 @@ class Orchestrating:
         return await self._writer.run(_start, worker_id, limit, hold, limits)
 
     async def start_waiting(
-        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits = NO_LIMITS
+        self,
+        worker_id: int,
+        quotas: Mapping[str, int],
+        hold: timedelta,
+        limits: Limits = NO_LIMITS,
+        *,
+        probes: Mapping[str, float] | None = None,
     ) -> Started:
-        return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits)
+        return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits, probes or {})
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         return await self._writer.run(settle, results) if results else []
@@ -64,7 +70,12 @@ def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta
 
 
 def _start_waiting(
-    transaction: Transaction, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits
+    transaction: Transaction,
+    worker_id: int,
+    quotas: Mapping[str, int],
+    hold: timedelta,
+    limits: Limits,
+    probes: Mapping[str, float],
 ) -> Started:
     holders = Holders.now(transaction)
     if holders.is_all_stopped:
@@ -72,9 +83,11 @@ def _start_waiting(
     claims: tuple[Claim, ...] = ()
     blocked = []
     for room, quota in quotas.items():
-        front = transaction.fetch("claim_waiting", {"room": room, "limit": max(quota, FRONT)})
-        # Of those at its front the least tried, so that one that always fails is not what every probe is made with.
-        rows = sorted(front, key=lambda row: (row[_TRIED], row[0]))[: max(quota, 0)]
+        front = transaction.fetch("claim_waiting", {"room": room, "from_id": 0, "limit": max(quota, FRONT)})
+        if room in probes:
+            front = _at(transaction, room, probes[room]) + front
+        # The least tried of them, so that one that always fails is not what every probe is made with.
+        rows = sorted(front, key=lambda row: row[_TRIED])[: max(quota, 0)]
         good = sendable(rows, holders, limits, room)
         claimed = tuple([claim_of(row) for row in good])
         claims, limits = claims + claimed, limits.after(claimed)
@@ -82,6 +95,13 @@ def _start_waiting(
             blocked.append(room)
     lease = open_lease(transaction, worker_id, claims, hold)
     return Started(lease, sum([park(transaction, holders, limits, room) for room in blocked]))
+
+
+def _at(transaction: Transaction, room: str, part: float) -> list[Row]:
+    """Some of a room's rows from this part of it on."""
+    first, last = transaction.fetch("room_bounds", {"room": room})[0]
+    from_id = 0 if first is None else first + int(part * (last - first))
+    return transaction.fetch("claim_waiting", {"room": room, "from_id": from_id, "limit": FRONT})
 
 
 def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim], hold: timedelta) -> Lease | None:

@@ -10,3 +10,8 @@ comment on column sendonce_deliveries.not_before is
 -- met last, so that it is over when something gets through there.
 alter table sendonce_alerts add column told_size bigint;
 alter table sendonce_alerts add column met_at text;
+
+-- A breaker knows which turn it is (a number that changes with every change of its state), how much of what it has let out
+-- is on its way, and what has become of this round. Where the version before has written it, these are null: none.
+alter table sendonce_breakers add column turn bigint, add column on_way int, add column through int, add column failed int;
+comment on column sendonce_breakers.turn is 'Only attempts that were let out in this turn count';

@@ -96,21 +96,37 @@ c as materialized (
 
 -- name: start_waiting
 -- The same out of rooms: so many of each, of those at its front the least tried, so that one that always fails is not what
--- every probe is made with.
+-- every probe is made with. A probe (a quota of one, with a spread) may also be one of those from that part of its room on.
 with :(fence),
 c as materialized (
   select d.id, d.place, null::timestamptz as next_attempt_at, d.event_id, d.subscription_id, d.destination, q.room
-    from unnest(:rooms::text[], :quotas::int[]) as q(room, quota)
+    from unnest(:rooms::text[], :quotas::int[], :spreads::float8[]) as q(room, quota, spread)
    cross join lateral (
      select x.id, x.place, x.event_id, x.subscription_id, x.destination
-       from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
-               from sendonce_deliveries n
-              where n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
-                and not exists (select 1 from sendonce_stops where scope = 'all')
-              order by n.id
-              limit greatest(q.quota, 20)
-              for update of n skip locked) x
-      order by x.attempt_count, x.id
+       from (select f.id, f.place, f.event_id, f.subscription_id, f.destination, f.attempt_count, true as is_front
+               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
+                       from sendonce_deliveries n
+                      where n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
+                        and not exists (select 1 from sendonce_stops where scope = 'all')
+                      order by n.id
+                      limit greatest(q.quota, 20)
+                      for update of n skip locked) f
+             union all
+             select p.id, p.place, p.event_id, p.subscription_id, p.destination, p.attempt_count, false
+               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
+                       from sendonce_deliveries n
+                      where q.spread is not null
+                        and n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
+                        and not exists (select 1 from sendonce_stops where scope = 'all')
+                        and n.id >= (
+                          select l.id + floor(q.spread * (h.id - l.id))::bigint
+                            from (select w.id from sendonce_deliveries w where w.parked_on = q.room order by w.id limit 1) l,
+                                 (select w.id from sendonce_deliveries w
+                                   where w.parked_on = q.room order by w.id desc limit 1) h)
+                      order by n.id
+                      limit 20
+                      for update of n skip locked) p) x
+      order by x.attempt_count, x.is_front, x.id
       limit q.quota) d
 ),
 :(hold),

@@ -11,38 +11,44 @@ with recursive r(name) as (
 select r.name,
        (select count(*) from (
          select 1 from sendonce_deliveries d where d.parked_on = r.name order by d.id limit :cap) w),
-       b.opened_at, b.probe_at, b.allowance = 0 and b.probe_at <= now(), b.is_probing, b.allowance, b.error_code
+       s.destination, b.allowance = 0 and b.probe_at <= now(),
+       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
   from r
   left join lateral (
-    select n.opened_at, n.probe_at, n.is_probing, n.allowance, n.error_code
+    select n.opened_at, n.probe_at, n.pause, n.turn, n.allowance, n.is_probing, n.on_way, n.through, n.failed, n.error_code
       from sendonce_breakers n where n.room = r.name offset 0) b on true
+  left join lateral (
+    select n.destination
+      from sendonce_subscriptions n
+     where n.id = (regexp_match(r.name, '^(rate|destination.subscription).([0-9]{1,18})$'))[2]::bigint offset 0) s on true
  where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%'
  limit :limit;
 
--- name: trip
-insert into sendonce_breakers (room, probe_at, pause, error_code)
-values (:room, now() + :pause::float8 * interval '1 second', :pause::float8, :code)
-on conflict (room) do update
-   set probe_at = now() + least(sendonce_breakers.pause * 2, :longest::float8) * interval '1 second',
-       pause = least(sendonce_breakers.pause * 2, :longest::float8),
-       allowance = 0, is_probing = false, updated_at = now(), error_code = excluded.error_code
- where sendonce_breakers.is_probing or sendonce_breakers.allowance > 0
+-- name: breaker
+select now(), b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed,
+       b.error_code
+  from sendonce_breakers b
+ where b.room = :room
+   for update;
+
+-- name: clock
+select now();
+
+-- name: add_breaker
+insert into sendonce_breakers (room, opened_at, probe_at, pause, turn, error_code)
+values (:room, :opened_at, :probe_at, :pause::float8, :turn, :error_code)
+on conflict (room) do nothing
 returning room;
 
--- name: ease
+-- name: set_breaker
 update sendonce_breakers
-   set allowance = greatest(1, allowance) * 2, is_probing = false, updated_at = now()
- where room = :room
-returning allowance;
+   set opened_at = :opened_at, probe_at = :probe_at, pause = :pause::float8, turn = :turn, allowance = :allowance,
+       is_probing = :is_probing, on_way = :on_way, through = :through, failed = :failed, error_code = :error_code,
+       updated_at = now()
+ where room = :room;
 
 -- name: drop_breaker
 delete from sendonce_breakers where room = :room;
-
--- name: take_probe
-update sendonce_breakers
-   set probe_at = now() + :hold::float8 * interval '1 second', is_probing = true, updated_at = now()
- where room = :room and allowance = 0 and probe_at <= now()
-returning room;
 
 -- name: forget_breakers
 delete from sendonce_breakers
@@ -72,3 +78,9 @@ update sendonce_buckets b
   from x
  where b.subscription_id = x.subscription_id
 returning least(floor(x.tokens), :wanted::int)::int;
+
+-- name: give_back_tokens
+update sendonce_buckets b
+   set tokens = least(greatest(s.rate, 1), b.tokens + :amount::int)
+  from sendonce_subscriptions s
+ where b.subscription_id = :subscription_id and s.id = b.subscription_id and s.rate is not null;

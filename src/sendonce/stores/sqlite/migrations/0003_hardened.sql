@@ -8,3 +8,10 @@ alter table sendonce_deliveries add column not_before integer;
 -- met last, so that it is over when something gets through there.
 alter table sendonce_alerts add column told_size integer;
 alter table sendonce_alerts add column met_at text;
+
+-- A breaker knows which turn it is (a number that changes with every change of its state), how much of what it has let out
+-- is on its way, and what has become of this round. Where the version before has written it, these are null: none.
+alter table sendonce_breakers add column turn integer;
+alter table sendonce_breakers add column on_way integer;
+alter table sendonce_breakers add column through integer;
+alter table sendonce_breakers add column failed integer;

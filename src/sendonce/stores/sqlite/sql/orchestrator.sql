@@ -36,9 +36,13 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
 :(claim)
   from sendonce_deliveries d indexed by sendonce_deliveries_parked
 :(claimed)
- where d.parked_on = :room and :(ripe)
+ where d.parked_on = :room and d.id >= :from_id and :(ripe)
  order by d.id
  limit :limit;
+
+-- name: room_bounds
+select (select min(d.id) from sendonce_deliveries d indexed by sendonce_deliveries_parked where d.parked_on = :room),
+       (select max(d.id) from sendonce_deliveries d indexed by sendonce_deliveries_parked where d.parked_on = :room);
 
 -- name: claim_doubtful
 -- Once its moment has come; what a program of the version before has left in doubt has none, and is asked about when it is

@@ -12,36 +12,36 @@ select r.name,
        (select count(*) from (
          select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked
           where d.parked_on = r.name order by d.id limit :cap)),
-       b.opened_at, b.probe_at, b.allowance = 0 and b.probe_at <= :now, b.is_probing, b.allowance, b.error_code
+       s.destination, b.allowance = 0 and b.probe_at <= :now,
+       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
   from r
   left join sendonce_breakers b on b.room = r.name
+  left join sendonce_subscriptions s
+    on s.id = cast(case when r.name glob 'rate:*' then substr(r.name, 6)
+                        when r.name glob 'destination:subscription:*' then substr(r.name, 26) end as integer)
  where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%'
  limit :limit;
 
--- name: trip
-insert into sendonce_breakers (room, opened_at, updated_at, probe_at, pause, error_code)
-values (:room, :now, :now, :now + cast(:pause * 1e6 as integer), :pause, :code)
-on conflict (room) do update
-   set probe_at = :now + cast(min(sendonce_breakers.pause * 2, :longest) * 1e6 as integer),
-       pause = min(sendonce_breakers.pause * 2, :longest),
-       allowance = 0, is_probing = 0, updated_at = :now, error_code = excluded.error_code
- where sendonce_breakers.is_probing = 1 or sendonce_breakers.allowance > 0
+-- name: breaker
+select b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
+  from sendonce_breakers b
+ where b.room = :room;
+
+-- name: add_breaker
+insert into sendonce_breakers (room, opened_at, updated_at, probe_at, pause, turn, error_code)
+values (:room, :opened_at, :now, :probe_at, :pause, :turn, :error_code)
+on conflict (room) do nothing
 returning room;
 
--- name: ease
+-- name: set_breaker
 update sendonce_breakers
-   set allowance = max(1, allowance) * 2, is_probing = 0, updated_at = :now
- where room = :room
-returning allowance;
+   set opened_at = :opened_at, probe_at = :probe_at, pause = :pause, turn = :turn, allowance = :allowance,
+       is_probing = :is_probing, on_way = :on_way, through = :through, failed = :failed, error_code = :error_code,
+       updated_at = :now
+ where room = :room;
 
 -- name: drop_breaker
 delete from sendonce_breakers where room = :room;
-
--- name: take_probe
-update sendonce_breakers
-   set probe_at = :now + cast(:hold * 1e6 as integer), is_probing = 1, updated_at = :now
- where room = :room and allowance = 0 and probe_at <= :now
-returning room;
 
 -- name: forget_breakers
 delete from sendonce_breakers
@@ -63,3 +63,9 @@ select min(max(s.rate, 1.0), b.tokens + max(:now - b.refilled_at, 0) / 1e6 * s.r
 
 -- name: set_tokens
 update sendonce_buckets set tokens = :tokens, refilled_at = :now where subscription_id = :subscription_id;
+
+-- name: give_back_tokens
+update sendonce_buckets
+   set tokens = min(max(s.rate, 1.0), tokens + :amount)
+  from sendonce_subscriptions s
+ where subscription_id = :subscription_id and s.id = :subscription_id and s.rate is not null;
