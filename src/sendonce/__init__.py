@@ -21,6 +21,7 @@ from sendonce.errors import (
     RerunRefused,
     SchemaMismatch,
     SendonceError,
+    ServerReadOnly,
     StoreBusy,
     StoreError,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "RerunRefused",
     "SchemaMismatch",
     "SendonceError",
+    "ServerReadOnly",
     "StoreBusy",
     "StoreError",
     "SubscriptionRow",

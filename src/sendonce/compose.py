@@ -42,8 +42,11 @@ def is_missing(url: str) -> bool:
     return is_sqlite(url) and not os.path.exists(sqlite_path(url))
 
 
-async def open_store(url: str) -> "Store":
-    """Open an existing database; StoreError, SchemaMismatch or StoreBusy says in one sentence why that cannot be."""
+async def open_store(url: str, *, writes: bool = False) -> "Store":
+    """Open an existing database; StoreError, SchemaMismatch or StoreBusy says in one sentence why that cannot be.
+
+    `writes`: only where it can be written to, as a worker needs it; a standby will do for who reads.
+    """
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
@@ -53,7 +56,7 @@ async def open_store(url: str) -> "Store":
     _require_psycopg(url)
     from sendonce.stores.postgres.store import PostgresStore
 
-    return await PostgresStore.connect(url)
+    return await PostgresStore.connect(url, writes=writes)
 
 
 def open_doorbell(url: str) -> "Doorbell":
@@ -150,7 +153,7 @@ def _postgres_connection(url: str) -> "Iterator[psycopg.Connection]":
 
     try:
         with psycopg.connect(
-            url, connect_timeout=10, application_name="sendonce", prepare_threshold=None
+            url, connect_timeout=10, application_name="sendonce", prepare_threshold=None, client_encoding="UTF8"
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:

@@ -80,7 +80,7 @@ async def _wait(stop: asyncio.Event, seconds: float) -> None:
 def parts_of(settings: Settings, channels: Channels) -> Parts:
     """What a worker is built from, as the settings say."""
     return Parts(
-        open_store=lambda: open_store(settings.database),
+        open_store=lambda: open_store(settings.database, writes=True),
         channels=channels,
         config=settings.worker,
         emit=logs.write,

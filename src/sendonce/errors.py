@@ -10,6 +10,7 @@ SendonceError
 │   └── NotInTransaction  the connection would commit by itself
 ├── StoreError
 │   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
+│   │   └── ServerReadOnly  a standby, or set to read only: try again when the primary answers
 │   ├── CommitUnknown   look before you try again: the connection was lost while committing
 │   └── SchemaMismatch  run the migrations, or another version of the program
 ├── NotAllowed          the rules forbid this move
@@ -55,6 +56,10 @@ class StoreError(SendonceError):
 
 class StoreBusy(StoreError):
     """The database cannot answer now (lost connection, deadlock, lock, full disk). The same call may be made again."""
+
+
+class ServerReadOnly(StoreBusy):
+    """This server only reads: a standby, or it is set to. The same call may be made again when the primary answers."""
 
 
 class CommitUnknown(StoreError):

@@ -89,6 +89,7 @@ class TestConnectionsKeptOpen:
         async with raw_server(connected) as port:
             assert isinstance(await post(client, port), Answer)
             reset(writers[0])
+            await asyncio.sleep(0)  # their loop's turn, which sends the RST; ours looks at its sockets only afterwards
             answered = await post(client, port, body=body)
 
         assert answered == NotSent("connection_lost", "the connection broke before an answer came")

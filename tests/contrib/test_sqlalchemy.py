@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -17,6 +18,7 @@ from sendonce.compose import migrate
 from sendonce.contrib import sqlalchemy as contrib
 from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing, reading
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.stores.postgres.pooler import Pooler
 
 SERIALIZABLE = "SERIALIZABLE"
 WRITERS = 8
@@ -324,4 +326,28 @@ async def test_it_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
 
     async with reading(engine) as connection:
         assert (await connection.execute(text("select count(*) from sendonce_events"))).scalar_one() == 0
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+async def test_an_engine_works_behind_a_pooler(database: PostgresDatabase) -> None:
+    """What is done again and again is prepared by the driver, and a pooler gives it to another session."""
+    async with Pooler(database.url).run(size=2) as pooler:
+        engine = async_engine(pooler.url)
+        for number in range(12):
+            await in_transaction(engine, partial(recorded, key=str(number)))
+        await engine.dispose()
+
+    assert len(database.rows("events")) == 12
+
+
+async def recorded(connection: AsyncConnection, key: str) -> None:
+    await Outbox().apublish(connection, "memo.created", {"text": "東京"}, key=key, to="null:a")
+    await connection.execute(text("select count(*) from sendonce_events"))
+
+
+async def test_connect_args_of_ones_own_are_kept(tmp_path: Path) -> None:
+    engine = async_engine(f"sqlite:///{tmp_path}/own.db", connect_args={"cached_statements": 7})
+    async with engine.connect() as connection:
+        assert (await connection.execute(text("select 1"))).scalar_one() == 1
     await engine.dispose()

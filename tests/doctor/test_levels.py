@@ -20,8 +20,9 @@ WORKER = WorkerRow(
 )
 WORK = Work(now=NOW)
 POSTGRES = ExaminedPostgres(
-    version=2, known_version=2, work=WORK, synchronous_commit="on", has_fsync=True, has_full_page_writes=True,
-    has_autovacuum=True, is_read_only=False, most_connections=97, used_connections=1, sees_everybody=True,
+    version=2, known_version=2, work=WORK, encoding="UTF8", synchronous_commit="on", has_fsync=True,
+    has_full_page_writes=True, has_autovacuum=True, is_read_only=False, most_connections=97, used_connections=1,
+    sees_everybody=True,
 )  # fmt: skip
 SQLITE = ExaminedSqlite(
     version=2, known_version=2, work=WORK, journal_mode="wal", size=MEGABYTE, wal_size=0, free_space=10**12,

@@ -130,7 +130,7 @@ def default_server() -> Server:
 def _start_on_some_port(folder: Path, programs: Path, settings: Mapping[str, str]) -> Server:
     version = major_version(programs)
     for last_try in (False, False, True):
-        port = _free_port()
+        port = free_port()
         values = {**settings, "port": str(port), "unix_socket_directories": str(folder)}
         (folder / "data" / "postgresql.conf").write_text(_configuration(values))
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
@@ -152,7 +152,7 @@ def _configuration(values: Mapping[str, str]) -> str:
     return "".join(f"{name} = '{value}'\n" for name, value in quoted.items())
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that nobody listens on now.
 
     Below the range that outgoing connections take theirs from: while the server is down, a client that keeps

@@ -1,7 +1,10 @@
 """The same on every kind of connection: the real engine in the caller's own transaction, which is left as it was."""
 
+import pytest
+
 from sendonce import Failed, Unknown, testing
-from tests.outbox.callers import Caller
+from tests.outbox.callers import POSTGRES, Caller
+from tests.outbox.databases import Address
 from tests.testing.recording import HOOK, MAIL
 
 
@@ -46,3 +49,21 @@ async def test_the_receiver_and_the_clock_do_as_they_are_told(caller: Caller) ->
     assert tried == [2, 0, 1, 0]
     assert (box.receiver.asked, box.received(HOOK), box.received(MAIL)) == (1, 1, 1)
     assert {each.status for each in await box.adesk(lambda desk: desk.deliveries())} == {"Completed"}
+
+
+@pytest.mark.parametrize("kind", POSTGRES)
+async def test_times_may_be_spelled_in_any_way_and_stay_so(without_tables: Address, kind: str) -> None:
+    """A delivery that waits for its time is read, claimed and settled; the connection's own spelling is untouched."""
+    async with POSTGRES[kind](without_tables) as caller:
+        await caller.do("set datestyle = 'SQL, DMY'")
+        box = await testing.aoutbox(caller.connection, policy={"first_delay": "10s", "jitter": 0})
+        box.receiver.answer(Failed("busy"), to=HOOK)
+        await caller.publish("memo.created", {}, key="1", to=HOOK)
+
+        tried = [len(await box.adrain())]
+        box.clock.advance(seconds=10)
+        tried.append(len(await box.adrain()))
+
+        assert tried == [1, 1]
+        await caller.do("do $$ begin assert current_setting('datestyle') = 'SQL, DMY'; end $$")
+        await caller.end("rollback")

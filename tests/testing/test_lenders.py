@@ -14,7 +14,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg2 import extensions
 
-from sendonce import NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
+from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
 from sendonce.stores.postgres.lanes import BadValue, translated
 from sendonce.stores.postgres.lenders import lender_of
 from sendonce.stores.postgres.lenders.port import Lender
@@ -152,7 +152,7 @@ FAILURES = [
     ("select secret", "42703", None, StoreError),
     ("do $$ begin raise sqlstate 'ZZ123' using message = 'secret'; end $$", "ZZ123", None, StoreError),
     ("do $$ begin raise deadlock_detected using message = 'secret'; end $$", "40P01", None, StoreBusy),
-    ("set transaction read only; create table t ()", "25006", None, StoreBusy),
+    ("set transaction read only; create table t ()", "25006", None, ServerReadOnly),
     ("select no_such_function('secret')", "42883", None, StoreError),
     ("set local role pg_monitor; select * from memos", "42501", None, StoreError),
 ]

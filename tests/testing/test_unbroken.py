@@ -50,6 +50,7 @@ class Slow:
 
     is_closed = False
     commits_by_itself = False
+    date_style = "ISO, MDY"
 
     def __init__(self, place: int) -> None:
         self.place = place

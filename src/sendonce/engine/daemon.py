@@ -15,6 +15,7 @@ from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig, check_timeout
+from sendonce.engine.descriptors import check_descriptors
 from sendonce.engine.gone import Gone
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.keyring import SubscriptionKeyring
@@ -56,6 +57,7 @@ class Parts:
 async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
     """Work until SIGTERM or SIGINT, or until idle if so configured; in somebody's own process until `stop` is set."""
     check_timeout(parts.config, parts.policy)
+    check_descriptors(parts.config.concurrency)
     vitals, tallies = Vitals(), Tallies(parts.version)
     ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.listen else [])]
     page = Page(vitals, tallies)
@@ -68,6 +70,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
     store = await parts.open_store()
     name = f"{socket.gethostname()}:{os.getpid()}"
     try:
+        await store.ready()
         worker_id = await store.register(
             name, parts.version, parts.config.concurrency, is_listening=parts.listen is not None
         )

@@ -8,9 +8,10 @@ from datetime import timedelta
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result
 from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine.patience import Outage
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit, Expired, LeasesLost
+from sendonce.observe.facts import Emit, Expired, LeasesLost
 from sendonce.stores.ports import LeaseStore
 
 PART = "lease keeper"
@@ -38,19 +39,15 @@ class Keeper:
     async def run(self, stop: asyncio.Event) -> None:
         """Keep until told to stop; then release what is done."""
         pause = min(0.25, self._hold.total_seconds() / 8)
-        lost_at: float | None = None
+        outage = Outage(PART, self._emit)
         while not stop.is_set():
             self._vitals.turn(PART)
             try:
                 await self.tick()
                 self._vitals.heard()
-                if lost_at is not None:
-                    self._emit(DatabaseBack(part=PART, after=timedelta(seconds=time.monotonic() - lost_at)))
-                    lost_at = None
+                outage.over()
             except StoreBusy as error:
-                if lost_at is None:
-                    lost_at = time.monotonic()
-                    self._emit(DatabaseLost(part=PART, reason=str(error)))
+                outage.met(error)
             try:
                 async with asyncio.timeout(pause):
                     await stop.wait()

@@ -4,25 +4,46 @@ import asyncio
 import time
 from datetime import timedelta
 
-from sendonce.errors import StoreBusy
+from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 3.0
 
 
-class Patience:
+class Outage:
+    """What one part of a worker says of it: once that the database is lost, once that it is there and only reads, and
+    when it is back."""
+
     def __init__(self, part: str, emit: Emit) -> None:
         self._part = part
         self._emit = emit
         self._lost_at: float | None = None
+        self._only_reads = False
+
+    def met(self, error: StoreBusy) -> None:
+        """It did not answer, or not as it must."""
+        is_new = self._lost_at is None or (isinstance(error, ServerReadOnly) and not self._only_reads)
+        self._lost_at = self._lost_at or time.monotonic()
+        self._only_reads |= isinstance(error, ServerReadOnly)
+        if is_new:
+            self._emit(DatabaseLost(part=self._part, reason=str(error)))
+
+    def over(self) -> None:
+        """It has answered."""
+        if self._lost_at is not None:
+            self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
+            self._lost_at, self._only_reads = None, False
+
+
+class Patience:
+    def __init__(self, part: str, emit: Emit) -> None:
+        self._outage = Outage(part, emit)
         self._pause = FIRST_SECONDS
 
     async def wait(self, error: StoreBusy, stop: asyncio.Event | None) -> None:
         """Wait before the next try, or until `stop` is set."""
-        if self._lost_at is None:
-            self._lost_at = time.monotonic()
-            self._emit(DatabaseLost(part=self._part, reason=str(error)))
+        self._outage.met(error)
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_SECONDS)
         try:
             async with asyncio.timeout(pause):
@@ -32,7 +53,5 @@ class Patience:
 
     def calm(self) -> None:
         """It has answered."""
-        if self._lost_at is not None:
-            self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
-            self._lost_at = None
-            self._pause = FIRST_SECONDS
+        self._outage.over()
+        self._pause = FIRST_SECONDS

@@ -8,6 +8,7 @@ from sendonce.operations.doctor import Diagnosis, Limits, of_every_database, ok,
 from sendonce.operations.wording import counted, one_line
 from sendonce.stores.examining import EVERY_ROLE, ExaminedPostgres, Holder
 
+ENCODING = "UTF8"
 # What a worker opens, with room for --notify and --listen.
 CONNECTIONS_EACH = 8
 HELD_DOUBTFUL, HELD_WRONG = timedelta(minutes=5), timedelta(hours=1)
@@ -20,6 +21,7 @@ def diagnose(examined: ExaminedPostgres, limits: Limits) -> list[Diagnosis]:
     return [
         *of_every_database(examined, limits),
         _writable(examined),
+        _encoding(examined),
         _durability(examined),
         _commits(examined),
         *_vacuum(examined),
@@ -34,6 +36,16 @@ def _writable(examined: ExaminedPostgres) -> Diagnosis:
         return ok("writable", "this server can be written to")
     return problem(
         "writable", "this server only reads: a standby, or set to", "point workers and publishers at the primary"
+    )
+
+
+def _encoding(examined: ExaminedPostgres) -> Diagnosis:
+    if examined.encoding == ENCODING:
+        return ok("encoding", "every text can be kept")
+    return problem(
+        "encoding",
+        f"the database's encoding is {examined.encoding}, which cannot keep every text: no worker begins here",
+        f"make a database with encoding '{ENCODING}' and template template0, and move to it with pg_dump",
     )
 
 

@@ -70,6 +70,7 @@ class MissingRight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedPostgres(Examined):
+    encoding: str
     synchronous_commit: str
     has_fsync: bool
     has_full_page_writes: bool

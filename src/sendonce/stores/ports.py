@@ -194,6 +194,10 @@ class AlertStore(Protocol):
 class LeaseStore(Protocol):
     """What the lease keeper needs. It never chooses a state: expiry asks `decide`."""
 
+    async def ready(self) -> None:
+        """Have every connection open that claims, results and leases need: none is missing after the first claim."""
+        ...
+
     async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
         """Enter a worker, and whether it serves metrics; its id."""
         ...

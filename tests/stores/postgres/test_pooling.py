@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import NamedTuple
 
 import psycopg
 import pytest
@@ -19,21 +20,50 @@ from sendonce.stores.postgres import migrator
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.records import Filter
 from tests.given import HOLD, WORKER, expire, given_lease, settle_with
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres.pooler import Pooler
 
 CLIENTS = 5
+
+
+class Real(NamedTuple):
+    """The real PgBouncer, for one database."""
+
+    bouncer: PgBouncer
+    url: str
+
+    @property
+    def transactions(self) -> int:
+        return self.bouncer.transactions
+
+
 EACH = 40
 
 
 @pytest_asyncio.fixture
-async def pooler(database: PostgresDatabase, postgres_server: Server) -> AsyncIterator[Pooler]:
-    """Two connections to the server, shared by all who come."""
+async def emulated(database: PostgresDatabase, postgres_server: Server) -> AsyncIterator[Pooler]:
+    """Two connections to the server, shared by all who come, and handed out in turn."""
     if not postgres_server.folder:
         pytest.skip("the pooler of the tests cannot log in where a password may be wanted")
     async with Pooler(database.url).run(size=2) as pooler:
         yield pooler
+
+
+@pytest_asyncio.fixture(params=["emulated", "PgBouncer"])
+async def pooler(
+    request: pytest.FixtureRequest, database: PostgresDatabase, postgres_server: Server
+) -> AsyncIterator[Pooler | Real]:
+    """The same, and the real one."""
+    if not postgres_server.folder:
+        pytest.skip("the pooler of the tests cannot log in where a password may be wanted")
+    if request.param == "emulated":
+        async with Pooler(database.url).run(size=2) as pooler:
+            yield pooler
+        return
+    with PgBouncer(postgres_server.url, size=2) as bouncer:
+        yield Real(bouncer, bouncer.url_of(database.url.rpartition("/")[2]))
 
 
 def publish(url: str, client: int) -> None:
@@ -66,7 +96,7 @@ def request(url: str, client: int) -> int:
 
 
 async def test_requests_wait_for_each_other_through_it_and_leave_no_lock(
-    pooler: Pooler, database: PostgresDatabase
+    pooler: Pooler | Real, database: PostgresDatabase
 ) -> None:
     made = await asyncio.gather(*(asyncio.to_thread(request, pooler.url, client) for client in range(8)))
 
@@ -75,8 +105,10 @@ async def test_requests_wait_for_each_other_through_it_and_leave_no_lock(
     assert database.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
 
 
-async def test_this_pooler_keeps_no_session(pooler: Pooler) -> None:
-    async with await psycopg.AsyncConnection.connect(pooler.url, autocommit=True, prepare_threshold=None) as connection:
+async def test_the_emulated_pooler_keeps_no_session(emulated: Pooler) -> None:
+    async with await psycopg.AsyncConnection.connect(
+        emulated.url, autocommit=True, prepare_threshold=None
+    ) as connection:
         await connection.execute("set work_mem = '77MB'")
         cursor = await connection.execute("show work_mem")
         assert await cursor.fetchone() != ("77MB",)
@@ -85,12 +117,14 @@ async def test_this_pooler_keeps_no_session(pooler: Pooler) -> None:
             await connection.execute("select 1::int + %s", (1,))
 
 
-async def test_this_pooler_refuses_what_pgbouncer_refuses(pooler: Pooler) -> None:
+async def test_a_pooler_refuses_options(pooler: Pooler | Real) -> None:
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter: options"):
         await psycopg.AsyncConnection.connect(f"{pooler.url}?options=-c%20jit%3Doff")
 
 
-async def test_many_publishers_and_workers_share_two_connections(database: PostgresDatabase, pooler: Pooler) -> None:
+async def test_many_publishers_and_workers_share_two_connections(
+    database: PostgresDatabase, pooler: Pooler | Real
+) -> None:
     await publish_from_many(pooler.url)
     sent: Counter[str] = Counter()
 
@@ -115,7 +149,7 @@ async def test_many_publishers_and_workers_share_two_connections(database: Postg
     assert pooler.transactions > CLIENTS * EACH
 
 
-async def test_leases_expire_and_operators_act_through_it(database: PostgresDatabase, pooler: Pooler) -> None:
+async def test_leases_expire_and_operators_act_through_it(database: PostgresDatabase, pooler: Pooler | Real) -> None:
     await asyncio.to_thread(publish, pooler.url, 1)
     store = await PostgresStore.connect(pooler.url)
 
@@ -149,7 +183,9 @@ async def test_the_migrations_run_through_it(pg_dsn: str, postgres_server: Serve
     assert sorted(len(each) for each in applied) == [0, 0, len(available(migrator.PACKAGE))]
 
 
-async def test_real_workers_run_through_it_while_others_publish(database: PostgresDatabase, pooler: Pooler) -> None:
+async def test_real_workers_run_through_it_while_others_publish(
+    database: PostgresDatabase, pooler: Pooler | Real
+) -> None:
     await asyncio.to_thread(publish, pooler.url, 99)
     command = [sys.executable, "-m", "sendonce", "worker", "--until-idle", "--concurrency", "5", "--poll", "100ms"]
     workers = [

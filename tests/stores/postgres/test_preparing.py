@@ -1,11 +1,10 @@
 """Claims and results are prepared on a direct connection, never through a pooler, and a lost plan is no failure."""
 
-import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import StoreBusy
-from sendonce.stores.postgres.lanes import is_direct
+from sendonce.stores.postgres.lanes import opened
 from sendonce.stores.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
 from tests.servers.postgres import Server
@@ -45,8 +44,9 @@ async def test_through_a_pooler_nothing_is_prepared(database: PostgresDatabase, 
         store = await PostgresStore.connect(pooler.url)
         for _ in range(6):
             await work(database, store)
-        async with store.claims.connection() as connection:
-            assert not await is_direct(connection)
+        connection, session = await opened(pooler.url)
+        await connection.close()
+        assert not session.is_direct
         assert await prepared(store) == 0
         await store.close()
 
@@ -69,5 +69,7 @@ async def test_a_plan_that_is_gone_is_met_once_and_work_goes_on(database: Postgr
 
 
 async def test_a_direct_connection_is_known_as_one(database: PostgresDatabase) -> None:
-    async with await psycopg.AsyncConnection.connect(database.url) as connection:
-        assert await is_direct(connection)
+    connection, session = await opened(database.url)
+    await connection.close()
+
+    assert session.is_direct

@@ -25,6 +25,7 @@ _SAVEPOINT = (
     "release savepoint sendonce_engine",
 )
 _TRANSACTION = ("begin", "rollback", "commit")
+_DATE_STYLE = "set local datestyle = '{}'"
 
 
 class BorrowedLane(Lane):
@@ -65,7 +66,7 @@ class BorrowedLane(Lane):
             return
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def _lent(self) -> AsyncIterator[Connection]:
         """The connection for one call, in a savepoint. What a worker would wait for does not pass by itself here."""
         try:
             async with self._turn, translated():
@@ -107,9 +108,21 @@ class _Borrowed:
             await unbroken(self._lender.run(undo))
             raise
         try:
-            yield
+            async with self._readable_times():
+                yield
         except BaseException:
             with suppress(psycopg.Error, OSError):  # where all of it is gone already
                 await unbroken(self._lender.run(undo))
             raise
         await unbroken(self._lender.run(end))
+
+    @asynccontextmanager
+    async def _readable_times(self) -> AsyncIterator[None]:
+        """Have times spelled in the one way that can be read, and then in their owner's again; undone by a failure."""
+        theirs = self._lender.date_style
+        if theirs.startswith("ISO"):
+            yield
+            return
+        await unbroken(self._lender.run(_DATE_STYLE.format("ISO")))
+        yield
+        await unbroken(self._lender.run(_DATE_STYLE.format(theirs)))

@@ -10,8 +10,8 @@ import re
 from sendonce.stores.rules import Rule, bare
 
 _HEAD = re.compile(
-    r'create trigger \w+ (\w+) (\w+) on (?:(?:"[^"]+"|\w+)\.)?(\w+) for each (\w+)(.*)'
-    r' execute (?:function|procedure) (?:(?:"[^"]+"|\w+)\.)?(\w+)\('
+    r'create trigger \w+ (\w+) (\w+) on (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+) for each (\w+)(.*)'
+    r' execute (?:function|procedure) (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+)\('
 )
 _BINARY = re.compile(r"'[^']*'::bytea")
 _ROWS = re.compile(r"row\(([^()]*)\) is (not )?distinct from row\(([^()]*)\)")

@@ -48,6 +48,7 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
         clock_ahead=clock_ahead(settings[8], asked, answered),
         missing_tables=gone,
         work=await _work(connection, broken) if may_look else None,
+        encoding=settings[9],
         synchronous_commit=settings[0],
         has_fsync=settings[1],
         has_full_page_writes=settings[2],

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import errors
 
-from sendonce.errors import NotAllowed, SchemaMismatch, StoreBusy, StoreError
+from sendonce.errors import NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
 from sendonce.queries import load, with_parameters
 
 Row: TypeAlias = tuple[Any, ...]
@@ -47,6 +47,22 @@ _PASSING = (
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.FeatureNotSupported)
 PREPARE_AFTER = 2
 
+ENCODING = "UTF8"
+_ISOLATION = "read committed"
+# One round trip for a new connection. Poolers keep these three settings for each of their clients; the fourth they do
+# not know, so that it is set only where the session is ours alone ({own} is who was there when we came).
+_BEGIN_SESSION = f"""
+begin isolation level {_ISOLATION};
+select pg_backend_pid() = {{own}}, current_setting('server_encoding'),
+       pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on',
+       current_setting('default_transaction_isolation'),
+       set_config('DateStyle', 'ISO, MDY', false), set_config('TimeZone', 'UTC', false),
+       set_config('standard_conforming_strings', 'on', false),
+       case when pg_backend_pid() = {{own}}
+            then set_config('default_transaction_isolation', '{_ISOLATION}', false) end;
+commit
+"""
+
 
 class BadValue(StoreError):
     """The database refused a value, not the rules: somebody's text or number is out of its range."""
@@ -68,7 +84,7 @@ async def translated() -> AsyncIterator[None]:
     except UnicodeError:
         raise BadValue("the database refused a value (not UTF-8)") from None
     except errors.ReadOnlySqlTransaction:
-        raise StoreBusy(f"PostgreSQL cannot answer now: {_READ_ONLY}") from None
+        raise _read_only() from None
     except (*_PASSING, *_UNPREPARED) as error:
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except (TimeoutError, OSError) as error:
@@ -77,54 +93,99 @@ async def translated() -> AsyncIterator[None]:
         raise StoreError(f"PostgreSQL failed ({type(error).__name__}, {error.sqlstate})") from None
 
 
+class Session(NamedTuple):
+    """What a new connection was told of its server.
+
+    `is_direct`: nobody stands between us and the server, as the process that we were told of is the one that answers. A
+    pooler that gives a transaction to any of its connections names a process of its own, or none.
+    """
+
+    is_direct: bool
+    encoding: str
+    is_read_only: bool
+    isolation: str
+
+
 async def connect(url: str) -> Connection:
-    """Open a connection that commits by itself and leaves nothing behind in the session."""
+    """Open a connection that commits by itself and reads and writes texts and times in one way.
+
+    Whatever the environment, the role or the database says. Nobody else's session is changed by it.
+    """
+    connection, _ = await opened(url)
+    return connection
+
+
+async def opened(url: str) -> tuple[Connection, Session]:
+    """The same, with what it was told of its server."""
     parameters = {name: value for name, value in _NETWORK.items() if name not in url}
     connection = await psycopg.AsyncConnection.connect(
         url,
         autocommit=True,
         prepare_threshold=None,
         application_name="sendonce",
+        client_encoding="UTF8",
         **parameters,  # type: ignore[arg-type]
     )
-    # Said with every BEGIN, whatever the database's default is: who has waited for a lock must see what came before it.
-    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-    return connection
+    try:
+        # Said with every BEGIN, whatever the default is: who has waited for a lock must see what came before it.
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return connection, await _begun(connection)
+    except BaseException:
+        await connection.close()
+        raise
 
 
-async def is_direct(connection: Connection) -> bool:
-    """True when nobody stands between us and the server: the process that we were told of is the one that answers.
-
-    A pooler that gives a transaction to any of its connections names a process of its own, or none.
-    """
-    cursor = await connection.execute("select pg_backend_pid()")
-    row = await cursor.fetchone()
-    return row is not None and row[0] == connection.info.backend_pid
+async def _begun(connection: Connection) -> Session:
+    own = connection.info.backend_pid
+    cursor = await connection.execute(_BEGIN_SESSION.format(own=own).encode())
+    cursor.nextset()  # past the BEGIN
+    [row] = await cursor.fetchall()
+    return Session(*row[:4])
 
 
 class Lane:
     """One connection, opened when it is first used and again after it was lost. Calls queue up.
 
-    One that `prepares` has the server keep its plans, where that is the server itself.
+    One that `prepares` has the server keep its plans, where that is the server itself. One that `writes` never stays
+    with a server that only reads, nor with a database that cannot keep every text.
     """
 
-    def __init__(self, url: str, *, prepares: bool = False) -> None:
+    def __init__(self, url: str, *, prepares: bool = False, writes: bool = False) -> None:
         self._url = url
         self._prepares = prepares
+        self._writes = writes
         self._connection: Connection | None = None
+        self._in_blocks = False
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """The connection for one call. After an error that may have broken it, it is closed and opened anew."""
+        async with self._lent() as connection, connection.transaction() if self._in_blocks else nullcontext():
+            yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """The same inside a transaction."""
+        async with self._lent() as connection, connection.transaction():
+            yield connection
+
+    async def open(self) -> None:
+        """Have the connection open now."""
+        async with self._lent():
+            return
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Connection]:
         async with self._turn, translated(), asyncio.timeout(CALL_SECONDS):
             if self._connection is None or self._connection.closed:
-                self._connection = await connect(self._url)
-                if self._prepares and await is_direct(self._connection):
-                    self._connection.prepare_threshold = PREPARE_AFTER
+                self._connection = await self._opened()
             try:
                 yield self._connection
             except (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError, asyncio.CancelledError):
+                await self._drop()
+                raise
+            except errors.ReadOnlySqlTransaction:  # another server may answer at this address in a moment
                 await self._drop()
                 raise
             except _UNPREPARED:
@@ -132,11 +193,16 @@ class Lane:
                 await self._drop()
                 raise
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """The same inside a transaction."""
-        async with self.connection() as connection, connection.transaction():
-            yield connection
+    async def _opened(self) -> Connection:
+        connection, session = await opened(self._url)
+        if self._writes and (session.is_read_only or session.encoding != ENCODING):
+            await connection.close()
+            raise _read_only() if session.is_read_only else wrong_encoding(session.encoding)
+        if self._prepares and session.is_direct:
+            connection.prepare_threshold = PREPARE_AFTER
+        # What a session is told to do by default is another's too behind a pooler, so that it is said with a BEGIN.
+        self._in_blocks = not session.is_direct and session.isolation != _ISOLATION
+        return connection
 
     async def fetch(self, name: str, values: Mapping[str, object]) -> list[Row]:
         """Run one query as a transaction of its own."""
@@ -156,18 +222,23 @@ class Lane:
 class Lanes:
     """The connections of one store, by what waits for what: claims, results and leases never wait for each other.
 
-    `where` is the database's address, or one lane for everything.
+    `where` is the database's address, or one lane for everything. `writes`: see Lane.
     """
 
-    def __init__(self, where: str | Lane) -> None:
+    def __init__(self, where: str | Lane, *, writes: bool = False) -> None:
         def lane(*, prepares: bool = False) -> Lane:
-            return where if isinstance(where, Lane) else Lane(where, prepares=prepares)
+            return where if isinstance(where, Lane) else Lane(where, prepares=prepares, writes=writes)
 
         self.claims = lane(prepares=True)
         self.results = lane(prepares=True)
         self.leases = lane()
         self.people = lane()
         self.upkeep = lane()
+
+    async def ready(self) -> None:
+        """See LeaseStore."""
+        for lane in (self.claims, self.results, self.leases):
+            await lane.open()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -179,6 +250,18 @@ async def fetch(connection: Connection, name: str, values: Mapping[str, object])
     """Run a named query on this connection; its rows, if it has any."""
     cursor = await connection.execute(QUERIES[name], values)
     return await cursor.fetchall() if cursor.description is not None else []
+
+
+def _read_only() -> ServerReadOnly:
+    return ServerReadOnly(f"PostgreSQL cannot answer now: {_READ_ONLY}")
+
+
+def wrong_encoding(encoding: str) -> StoreError:
+    """Why a database of this encoding is refused."""
+    return StoreError(
+        f"this database's encoding is {encoding}, which cannot keep every text; use one that was made with encoding"
+        f" {ENCODING}: create database … encoding '{ENCODING}' template template0"
+    )
 
 
 def _words(error: psycopg.Error) -> str:

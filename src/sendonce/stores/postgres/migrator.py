@@ -7,7 +7,7 @@ behind it, so it gives up soon and tries again. What has to be filled in comes a
 from sendonce.checkpoints import checkpoint
 from sendonce.stores.migrations import Applying, Migration, Told, available, silent
 from sendonce.stores.postgres.backfilling import backfill
-from sendonce.stores.postgres.lanes import Connection, connect, translated
+from sendonce.stores.postgres.lanes import ENCODING, Connection, connect, opened, translated, wrong_encoding
 from sendonce.stores.postgres.patience import LOCK_TIMEOUT, patiently
 
 PACKAGE = "sendonce.stores.postgres"
@@ -24,8 +24,10 @@ _BEGIN_BACKFILL = "insert into sendonce_meta (name, value) select '{state}', '0/
 async def migrate(url: str, told: Told = silent) -> list[str]:
     """Apply what is missing and fill in what that needs; the names of what was applied."""
     async with translated():
-        connection = await connect(url)
+        connection, session = await opened(url)
         try:
+            if session.encoding != ENCODING:
+                raise wrong_encoding(session.encoding)
             applied = await patiently(connection, lambda: _apply(connection, told), told)
             checkpoint("migrate.after_commit")
             await backfill(connection, available(PACKAGE), told, late=not applied)

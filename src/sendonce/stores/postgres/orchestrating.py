@@ -35,8 +35,8 @@ class Claimed(NamedTuple):
 class Orchestrating(Lanes):
     """Two lanes, so that the next claim goes on while the last results settle."""
 
-    def __init__(self, where: str | Lane) -> None:
-        super().__init__(where)
+    def __init__(self, where: str | Lane, *, writes: bool = False) -> None:
+        super().__init__(where, writes=writes)
         self.watermark: tuple[datetime, int] | None = None
         self._scanned_at = 0.0
         self._parking = PARK_LIMIT

@@ -29,9 +29,12 @@ class PostgresStore(
     """All of `sendonce.stores.ports.Store`."""
 
     @classmethod
-    async def connect(cls, url: str) -> Self:
-        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used."""
-        store = cls(url)
+    async def connect(cls, url: str, *, writes: bool = False) -> Self:
+        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used.
+
+        `writes`: its server must be one that can be written to, and stay so.
+        """
+        store = cls(url, writes=writes)
         try:
             async with store.people.connection() as connection:
                 check_version(await version_on(connection), len(available(PACKAGE)))

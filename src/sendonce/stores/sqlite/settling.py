@@ -10,16 +10,15 @@ from sendonce.domain.attempts import Report, Result, Verdict, closing_state, err
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
-from sendonce.queries import parameters, with_parameters
+from sendonce.queries import with_parameters
 from sendonce.stores.evidence import Seen, evidence_of, intent_of
 from sendonce.stores.sqlite.lanes import QUERIES, Row, Transaction
 from sendonce.stores.sqlite.times import microseconds, stamp
 
 Key: TypeAlias = tuple[int, int, int]
 
-_ORDER = parameters(QUERIES["add_result"])
-# Numbered parameters take plain tuples, which cost half of what dicts do.
-_ADD_RESULT = with_parameters(QUERIES["add_result"], lambda name: f"?{_ORDER.index(name) + 1}")
+# Parameters without names take plain tuples, which cost half of what dicts do.
+_ADD_RESULT = with_parameters(QUERIES["add_result"], lambda name: "?")
 _COUNTED = {
     DeliveryState.COMPLETED: "completed",
     DeliveryState.PENDING_RETRY: "retried",

@@ -64,10 +64,19 @@ class SqliteStore(
         """Do a caller's own work in a transaction on the writing connection: the way into a database in memory."""
         return await self._writer.run(_with_connection, work)
 
+    async def ready(self) -> None:
+        """See LeaseStore."""
+        for lane in (self._writer, self._reader):
+            await lane.run(_nothing)
+
     async def close(self) -> None:
         """Finish what is queued, and close both connections."""
         await self._writer.close()
         await self._reader.close()
+
+
+def _nothing(_: Transaction) -> None:
+    """Only to have it open."""
 
 
 def _make_tables(transaction: Transaction) -> None:

@@ -40,6 +40,10 @@ class Asyncpg:
     def commits_by_itself(self) -> bool:
         return not self._connection.is_in_transaction()
 
+    @property
+    def date_style(self) -> str:
+        return str(self._connection.get_settings().DateStyle)
+
     async def execute(self, query: str, values: Values = None) -> Rows:
         text, copied = with_values(query, values), bytearray()
 

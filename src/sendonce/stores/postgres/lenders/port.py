@@ -32,6 +32,11 @@ class Lender(Protocol):
         """It is outside a transaction, and the next statement would begin none."""
         ...
 
+    @property
+    def date_style(self) -> str:
+        """How the server spells times on it: its DateStyle."""
+        ...
+
     async def execute(self, query: str, values: Values = None) -> Rows:
         """Run one statement."""
         ...

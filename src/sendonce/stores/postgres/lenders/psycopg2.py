@@ -28,6 +28,10 @@ class Psycopg2:
         status = self._connection.get_transaction_status()
         return self._connection.autocommit and status == extensions.TRANSACTION_STATUS_IDLE
 
+    @property
+    def date_style(self) -> str:
+        return self._connection.get_parameter_status("DateStyle") or ""
+
     async def execute(self, query: str, values: Values = None) -> Rows:
         with _translated(), self._connection.cursor(cursor_factory=extensions.cursor) as cursor:
             extensions.register_type(_as_text(), cursor)

@@ -23,6 +23,10 @@ class Psycopg:
     def commits_by_itself(self) -> bool:
         return _commits_by_itself(self._connection)
 
+    @property
+    def date_style(self) -> str:
+        return self._connection.info.parameter_status("DateStyle") or ""
+
     async def execute(self, query: str, values: Values = None) -> Rows:
         cursor = self._execute(query, values)
         return Rows(cursor.description, [] if cursor.description is None else cursor.fetchall())
@@ -48,6 +52,10 @@ class AsyncPsycopg:
     @property
     def commits_by_itself(self) -> bool:
         return _commits_by_itself(self._connection)
+
+    @property
+    def date_style(self) -> str:
+        return self._connection.info.parameter_status("DateStyle") or ""
 
     async def execute(self, query: str, values: Values = None) -> Rows:
         cursor = await self._execute(query, values)

@@ -8,7 +8,7 @@ select current_setting('synchronous_commit'), current_setting('fsync') = 'on', c
          - coalesce(current_setting('reserved_connections', true), '0')::int,
        (select count(*)::int from pg_stat_activity a where a.backend_type = 'client backend'),
        pg_has_role(current_user, 'pg_read_all_stats', 'usage'),
-       clock_timestamp();
+       clock_timestamp(), current_setting('server_encoding');
 
 -- name: careless_defaults
 -- Whose sessions begin with commits that do not wait for the disk, in this database.
@@ -52,7 +52,7 @@ select c.relname, coalesce(t.n_live_tup, 0), coalesce(t.n_dead_tup, 0), pg_relat
   left join lateral (
     select sum(p.avg_width) as width from pg_stats p
      where p.schemaname = current_schema() and p.tablename = c.relname) w on true
- where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r' and starts_with(c.relname, 'sendonce_')
+ where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r' and starts_with(c.relname, 'sendonce_')
  order by c.relname;
 
 -- name: missing_rights

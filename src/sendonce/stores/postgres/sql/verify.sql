@@ -400,22 +400,22 @@ select o.id
 -- Kind, name, table, how it was made, and what is wrong with it.
 select 'table', c.relname::text, '', '', ''
   from pg_class c
- where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p')
+ where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind in ('r', 'p')
  union all
 select 'trigger', t.tgname::text, c.relname::text, pg_get_triggerdef(t.oid),
        case when t.tgenabled in ('O', 'A') then '' else :disabled::text end
   from pg_trigger t join pg_class c on c.oid = t.tgrelid
- where c.relnamespace = current_schema()::regnamespace and not t.tgisinternal
+ where c.relnamespace = quote_ident(current_schema())::regnamespace and not t.tgisinternal
  union all
 select 'function', p.proname::text, '', p.prosrc, ''
   from pg_proc p
- where p.pronamespace = current_schema()::regnamespace and starts_with(p.proname::text, 'sendonce_')
+ where p.pronamespace = quote_ident(current_schema())::regnamespace and starts_with(p.proname::text, 'sendonce_')
  union all
 select 'index', c.relname::text, r.relname::text, '',
        case when i.indisvalid and i.indisready then '' else :not_valid::text end
   from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class r on r.oid = i.indrelid
- where c.relnamespace = current_schema()::regnamespace
+ where c.relnamespace = quote_ident(current_schema())::regnamespace
  union all
 select 'constraint', n.conname::text, r.relname::text, '', case when n.convalidated then '' else :not_valid::text end
   from pg_constraint n join pg_class r on r.oid = n.conrelid
- where n.connamespace = current_schema()::regnamespace;
+ where n.connamespace = quote_ident(current_schema())::regnamespace;
