@@ -1,8 +1,10 @@
 """The worker's own pages, in the worker's own loop: what they say of one that begins, works, is stuck, and stops."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +13,9 @@ import pytest
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, NotFound, Outcome, Unknown
-from sendonce.engine import daemon, listening, vitals
+from sendonce.engine import daemon, door, listening, vitals
 from sendonce.engine.daemon import Parts
+from sendonce.engine.door import MOST_VISITORS
 from sendonce.engine.listening import Look
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import Begun, Fact, Listening, Settled, Stopped
@@ -292,3 +295,47 @@ async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypa
     assert await look.is_answered()
     assert len(asked) == 1
     look.close()
+
+
+async def test_hundreds_of_visitors_who_say_nothing_take_few_descriptors(sqlite: SqliteDatabase) -> None:
+    """And whoever asks is answered meanwhile, and what is sent is sent."""
+    given_many(sqlite, 30)
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        host, port = (await here.said(Listening)).addresses[0].split(":")
+        before = len(os.listdir("/proc/self/fd"))
+        with ExitStack() as visitors:
+            for _ in range(400):
+                visitor = visitors.enter_context(socket.socket())
+                visitor.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(visitor, (host, int(port)))
+                visitor.send(b"GET /metrics HTTP/1.1\r\nHost: ")
+            # The visitors live in this process too.
+            await until_async(lambda: len(os.listdir("/proc/self/fd")) - before <= 400 + MOST_VISITORS, "few get in")
+            live = await here.ask("/livez")
+        await until_async(lambda: sum(f.completed for f in here.facts if isinstance(f, Settled)) == 30, "all is sent")
+
+    assert live.status == 200
+
+
+async def test_a_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "VISIT_SECONDS", 0.05)
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        host, port = (await here.said(Listening)).addresses[0].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
+async def test_one_request_for_each_visit(sqlite: SqliteDatabase) -> None:
+    async with running(sqlite, serving(Told(Delivered()))) as here:
+        host, port = (await here.said(Listening)).addresses[0].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"Connection: close" in answer

@@ -66,16 +66,21 @@ class Page:
         self.in_flight: Callable[[], int] = lambda: 0
         self.of_database: Callable[[], list[Measured]] = list
 
-    def application(self) -> "web.Application":
+    async def answer(self, request: "web.BaseRequest") -> "web.Response":
+        """What is asked for, and no more on this connection: the next one may be waiting for it."""
         from aiohttp import web
 
-        application = web.Application()
-        application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/livez", self._live)
-        application.router.add_get("/readyz", self._ready)
-        return application
+        page = {"/metrics": self._metrics, "/livez": self._live, "/readyz": self._ready}.get(request.path)
+        if page is None:
+            response = web.Response(status=404, text="there are /metrics, /livez and /readyz\n")
+        elif request.method not in ("GET", "HEAD"):
+            response = web.Response(status=405, text="only GET\n", headers={"Allow": "GET, HEAD"})
+        else:
+            response = await page(request)
+        response.force_close()
+        return response
 
-    async def _metrics(self, request: "web.Request") -> "web.Response":
+    async def _metrics(self, request: "web.BaseRequest") -> "web.Response":
         from aiohttp import web
 
         own: list[Measured] = [
@@ -86,10 +91,10 @@ class Page:
         text, content_type = metrics.exposition(measured, ",".join(request.headers.getall("Accept", [])))
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    async def _live(self, request: "web.Request") -> "web.Response":
+    async def _live(self, request: "web.BaseRequest") -> "web.Response":
         return _answer(self._vitals.stuck(), "the worker goes round")
 
-    async def _ready(self, request: "web.Request") -> "web.Response":
+    async def _ready(self, request: "web.BaseRequest") -> "web.Response":
         trouble = self._vitals.unready()
         if trouble is None and not self._vitals.has_heard_lately and not (self.look and await self.look.is_answered()):
             trouble = "the database does not answer"
@@ -133,11 +138,13 @@ async def listening(address: Address | None, page: Page, emit: Emit) -> AsyncIte
         raise ConfigError("--listen needs: pip install 'sendonce[metrics]'")
     from aiohttp import web
 
-    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
+    from sendonce.engine.door import BACKLOG, Door
+
+    runner = web.ServerRunner(Door(page.answer), shutdown_timeout=CLOSE_SECONDS)
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, *address).start()
+            await web.TCPSite(runner, *address, backlog=BACKLOG).start()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigError(f"cannot listen on {_spelled(*address)} ({why}); choose another address") from None
