@@ -17,7 +17,7 @@ from tests.crash.report import Report
 from tests.processes import ROOT
 from tests.stores.databases import Database, PostgresDatabase
 
-_BITS = {ASKED: 1, ACKNOWLEDGED: 2, ROLLED_BACK: 4}
+BITS = {ASKED: 1, ACKNOWLEDGED: 2, ROLLED_BACK: 4}
 _DELIVERIES = (
     "select e.key, d.id, d.status, d.attempt_count, l.reason from sendonce_events e"
     " join sendonce_deliveries d on d.event_id = e.id left join sendonce_dead_letters l on l.delivery_id = d.id"
@@ -51,11 +51,11 @@ class Flags:
 
 def examine(database: Database, folder: Path, ledger: Ledger, report: Report) -> None:
     """Fill the report in. All that was published must have come to its end."""
-    told = _journals(folder)
+    told = journals(folder)
     ordered = _orders(database)
     recorded = Flags()
     repeats: list[Repeat] = []
-    for key, id, status, attempts, reason in _stream(database, _DELIVERIES):
+    for key, id, status, attempts, reason in stream(database, _DELIVERIES):
         number = int(key)
         if recorded.of(number):
             report.strange["two deliveries of one message"] += 1
@@ -91,12 +91,12 @@ def _compare(report: Report, told: Flags, ordered: Flags, recorded: Flags, ledge
     """Who acknowledged, ordered, recorded and received what."""
     for number in range(max(map(len, (told.bits, ordered.bits, recorded.bits, ledger.accepted)))):
         known, is_ordered, is_there = told.of(number), ordered.of(number), recorded.of(number)
-        if known & _BITS[ACKNOWLEDGED] and not is_there:
+        if known & BITS[ACKNOWLEDGED] and not is_there:
             report.lost += 1
             report.strange["acknowledged and not there"] += 1
         if is_ordered != is_there:
             report.strange["an event without its row" if is_there else "a row without its event"] += 1
-        if is_there and not known & _BITS[ASKED]:
+        if is_there and not known & BITS[ASKED]:
             report.strange["there, though nobody asked for its commit"] += 1
         if ledger.times(number) and not is_there:
             report.strange["sent, though it was not committed"] += 1
@@ -124,18 +124,19 @@ def is_overtaken(story: Sequence[str], last_attempt: int) -> bool:
     return bool(story) and story[0] == NOT_FOUND and len(set(arrived)) == len(arrived) and not sent_in_vain
 
 
-def _journals(folder: Path) -> Flags:
+def journals(folder: Path) -> Flags:
+    """What the publishers know of each message."""
     told = Flags()
     for which in range(PUBLISHERS):
         for place, amount, state in entries(journal(folder, which)):
             for each in range(place, place + amount):
-                told.add(number_of(which, each), _BITS[state])
+                told.add(number_of(which, each), BITS[state])
     return told
 
 
 def _orders(database: Database) -> Flags:
     ordered = Flags()
-    for which, place, amount in _stream(database, "select publisher, place, amount from chaos_orders"):
+    for which, place, amount in stream(database, "select publisher, place, amount from chaos_orders"):
         for each in range(int(place), int(place) + int(amount)):
             ordered.add(number_of(int(which), each), 1)
     return ordered
@@ -154,7 +155,7 @@ def _outcomes(database: Database, repeats: Sequence[Repeat]) -> dict[int, list[t
     return found
 
 
-def _stream(database: Database, sql: str) -> Iterator[Sequence[Any]]:
+def stream(database: Database, sql: str) -> Iterator[Sequence[Any]]:
     """Rows, one after the other, of a result that may be large."""
     with database.connection(autocommit=not isinstance(database, PostgresDatabase)) as connection:
         if isinstance(database, PostgresDatabase):

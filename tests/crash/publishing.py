@@ -31,7 +31,9 @@ DEBT_SECONDS = 10.0
 CATCH_UP = 1.5
 ORDERS = "create table chaos_orders (publisher integer, place bigint, amount integer, primary key (publisher, place))"
 ORDER = "insert into chaos_orders (publisher, place, amount) values ({0}, {0}, {0}) on conflict do nothing"
-TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, sqlite3.OperationalError)
+TROUBLE = (
+    psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction, sqlite3.OperationalError
+)  # fmt: skip
 ASKED, ACKNOWLEDGED, ROLLED_BACK = b"a", b"c", b"r"
 _RECORD = struct.Struct("<QHc")
 

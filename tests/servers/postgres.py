@@ -3,10 +3,13 @@
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,6 +73,46 @@ class Server:
         """Start a halted server again; it accepts connections when this returns."""
         self._control("start", "--log", str(Path(self.folder) / "log"), "--timeout", "60")
 
+    def kill(self) -> None:
+        """End every process of it at once, as when its machine dies; its data is as it was."""
+        first = self.pid
+        os.kill(first, signal.SIGSTOP)  # so that it starts no other meanwhile
+        all_of_it = [*_children(first), first]
+        for pid in all_of_it:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while not all(_is_over(pid) for pid in all_of_it):
+            time.sleep(0.01)
+        # A machine that has started anew knows nothing of these processes.
+        for left in (self._data / "postmaster.pid", *Path(self.folder).glob(".s.PGSQL.*")):
+            left.unlink()
+
+    def promote(self) -> None:
+        """Make a standby a primary; it can be written to when this returns."""
+        self._control("promote", "--timeout", "60")
+
+    def standby(self, *, port: int | None = None, name: str = "standby", instead_of: Self | None = None) -> "Server":
+        """A new standby that follows this server, by way of another `port` if one is given.
+
+        `instead_of` a server that has halted it takes that one's address, and what was there is gone.
+        """
+        folder = Path(instead_of.folder) if instead_of else new_folder("pg-", os.environ.get(FOLDER))
+        account = server_account()
+        if instead_of:
+            shutil.rmtree(folder / "data")
+        elif account is not None:
+            os.chown(folder, account.uid, account.gid)
+        own = urlsplit(self.url)
+        source = f"host={own.hostname} port={port or own.port} user=postgres application_name={name}"
+        command = [f"{self.bin_dir}/pg_basebackup", "--pgdata", str(folder / "data"), "--wal-method", "stream"]
+        _run([*command, "--checkpoint", "fast", "--write-recovery-conf", "--dbname", source], folder, account)
+        settings = dict(
+            re.findall(r"^(\w+) = '(.*)'$", (folder / "data" / "postgresql.conf").read_text(), re.MULTILINE)
+        )
+        settings.pop("synchronous_standby_names", None)
+        ports = [urlsplit(instead_of.url).port] if instead_of else [None, None, None]
+        return _start_on_some_port(folder, Path(self.bin_dir), settings, ports)
+
     def stop(self) -> None:
         """Stop the server and remove all it has written; nothing happens when that was done before."""
         if not self._data.exists():
@@ -127,10 +170,14 @@ def default_server() -> Server:
     return start(local_binaries() or packaged(16))
 
 
-def _start_on_some_port(folder: Path, programs: Path, settings: Mapping[str, str]) -> Server:
+def _start_on_some_port(
+    folder: Path, programs: Path, settings: Mapping[str, str], ports: Sequence[int | None] = (None, None, None)
+) -> Server:
+    """Try each of these ports, of which None is a free one."""
     version = major_version(programs)
-    for last_try in (False, False, True):
-        port = free_port()
+    for tried, wanted in enumerate(ports, 1):
+        last_try = tried == len(ports)
+        port = wanted or free_port()
         values = {**settings, "port": str(port), "unix_socket_directories": str(folder)}
         (folder / "data" / "postgresql.conf").write_text(_configuration(values))
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
@@ -145,6 +192,23 @@ def _start_on_some_port(folder: Path, programs: Path, settings: Mapping[str, str
         else:
             return server
     raise AssertionError("unreachable")
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def _is_over(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def _configuration(values: Mapping[str, str]) -> str:

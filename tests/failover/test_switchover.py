@@ -1,0 +1,43 @@
+"""A planned switchover: the old primary comes back as a standby at its old address, and workers go on by themselves."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.crash.checking import examine, verify
+from tests.crash.report import Report
+from tests.failover.stage import FailoverStage
+from tests.processes import until
+
+pytestmark = [pytest.mark.more, pytest.mark.postgres, pytest.mark.timeout(420)]
+
+
+def test_workers_that_are_led_to_the_standby_say_so_once_and_go_on_when_they_are_led_to_the_primary(
+    tmp_path: Path,
+) -> None:
+    with FailoverStage(tmp_path, is_synchronous=True) as stage:
+        stage.received(100)
+        old = stage.cluster.primary
+        stage.cluster.switch_over()
+        stage.cluster.return_as_standby()
+        stage.lead_to(old)
+        for worker in stage.workers:
+            worker.says("worker: .*only reads", 60)
+            worker.says("lease keeper: .*only reads", 60)
+        stage.follow()
+        stage.received(200)
+        stage.check()
+        stage.stop_publishing()
+        stage.drained()
+        report = Report(title="a planned switchover")
+        examine(stage.database, tmp_path, stage.recorder.ledger(tmp_path), report)
+        verify(stage.database, report)
+        for worker in stage.workers:
+            said = Counter(re.findall(r"(worker|results|lease keeper): .*only reads", worker.said))
+            assert set(said.values()) == {1}, worker.said
+            until(lambda worker=worker: worker.count("lease keeper: the database is back"), "it to be back")  # type: ignore[misc]
+
+    print(f"\n{report}")
+    report.check()
