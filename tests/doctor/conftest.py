@@ -75,7 +75,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(migrated_file: Path, tmp_path: Path) -> SqliteDatabase:
-    shutil.copyfile(migrated_file, tmp_path / "sendonce.db")
+    shutil.copy(migrated_file, tmp_path / "sendonce.db")
     return SqliteDatabase(tmp_path / "sendonce.db")
 
 

@@ -25,7 +25,7 @@ def test_a_journal_that_is_not_wal_is_said(file: SqliteDatabase) -> None:
 
 
 def test_of_a_file_without_tables_only_what_is_so_is_said(tmp_path: Path) -> None:
-    (tmp_path / "new.db").touch()
+    (tmp_path / "new.db").touch(mode=0o600)
 
     found = {each.name: each for each in asyncio.run(examine(f"sqlite:///{tmp_path / 'new.db'}", LIMITS))}
 
@@ -33,6 +33,25 @@ def test_of_a_file_without_tables_only_what_is_so_is_said(tmp_path: Path) -> Non
     assert found["schema"].sentence == "there are no sendonce tables"
     assert found["journal"].sentence == "the journal mode is delete; sendonce migrate makes it WAL"
     assert found.keys().isdisjoint({"references", "hosts"})
+
+
+@pytest.mark.parametrize("end", ["", "-shm"])
+def test_a_file_that_everybody_can_read_is_said(file: SqliteDatabase, end: str) -> None:
+    with closing(sqlite3.connect(file.path)) as connection:
+        connection.execute("update sendonce_meta set value = value")
+        connection.commit()
+        Path(f"{file.path}{end}").chmod(0o644)
+
+        found = examined(file)
+
+    assert (list(found), found["file"].level) == (["file"], Level.WARNING)
+    assert "chmod" in found["file"].to_do
+
+
+def test_a_file_that_a_group_shares_is_well(file: SqliteDatabase) -> None:
+    file.path.chmod(0o660)
+
+    assert examined(file) == {}
 
 
 def test_a_write_ahead_log_that_somebody_keeps_growing_is_said(
@@ -158,4 +177,5 @@ def test_a_file_without_our_tables_is_said(tmp_path: Path) -> None:
         connection.execute("pragma journal_mode = wal")
         connection.execute("create table other (id integer)")
 
+    (tmp_path / "other.db").chmod(0o600)
     assert list(examined(SqliteDatabase(tmp_path / "other.db"))) == ["schema"]

@@ -25,6 +25,9 @@ def diagnose(examined: ExaminedSqlite, limits: Limits) -> list[Diagnosis]:
 
 
 def _file(examined: ExaminedSqlite) -> Diagnosis:
+    if examined.is_writable and examined.is_open_to_all:
+        said = "everybody on this machine can read or write the file: payloads, addresses, secrets"
+        return warning("file", said, "run: chmod o-rwx FILE FILE-wal FILE-shm")
     if examined.is_writable:
         return ok("file", f"{examined.size / MEGABYTE:,.1f} MB, and this user may write it")
     return problem("file", "this user may not write the file or its folder", "give the workers' user both")

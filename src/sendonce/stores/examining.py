@@ -95,6 +95,7 @@ class ExaminedSqlite(Examined):
     free_space: int
     file_system: str
     is_writable: bool
+    is_open_to_all: bool = False
     damage: tuple[str, ...] = ()
     was_checked: bool = True
     broken_references: int = 0

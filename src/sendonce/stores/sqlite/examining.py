@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -59,6 +60,7 @@ def _examine(path: str, check_seconds: float) -> ExaminedSqlite:
             free_space=shutil.disk_usage(folder).free,
             file_system=_file_system(Path(path).resolve()),
             is_writable=os.access(path, os.W_OK) and os.access(folder, os.W_OK),
+            is_open_to_all=any(_is_open_to_all(Path(f"{path}{end}")) for end in ("", "-wal", "-shm")),
             was_checked=was_checked,
             broken_references=look.at(_broken_references, 0),
             damage=tuple(dict.fromkeys(look.damage)),
@@ -118,6 +120,10 @@ def _quick_check(look: _Look, connection: sqlite3.Connection, seconds: float) ->
         connection.set_progress_handler(None, 0)
     look.damage += [row[0] for row in rows if row[0] != "ok"]
     return True
+
+
+def _is_open_to_all(path: Path) -> bool:
+    return path.exists() and bool(path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
 
 
 def _file_system(path: Path) -> str:

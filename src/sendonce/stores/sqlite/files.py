@@ -1,9 +1,10 @@
 """Opening a SQLite file, or a database in memory, the way the store needs it; and the translation of errors."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -51,7 +52,9 @@ def exists(path: str) -> bool:
 
 
 def open_file(path: str, *, create: bool = False, read_only: bool = False) -> sqlite3.Connection:
-    """A connection that commits only when told to. Never makes a file unless asked to."""
+    """A connection that commits only when told to. Never makes a file unless asked to, and then for its owner alone."""
+    if create and path != MEMORY:
+        _make_private(path)
     mode = "memory" if path == MEMORY else "rwc" if create else "rw"
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode={mode}",
@@ -113,6 +116,12 @@ def begin(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
+
+
+def _make_private(path: str) -> None:
+    """An empty file that its owner alone can read, unless there is one. SQLite gives -wal and -shm the same rights."""
+    with suppress(OSError):  # it is there; or what else is wrong SQLite will say
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
