@@ -14,7 +14,7 @@ from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
 from sendonce.errors import SendonceError
 from sendonce.observe import logs
-from sendonce.observe.facts import Begun, Fact, WorkerFailed
+from sendonce.observe.facts import Begun, Emit, Fact, WorkerFailed
 from sendonce.settings.channels import channels_of
 from sendonce.settings.load import find, load
 from sendonce.settings.model import Settings
@@ -36,7 +36,9 @@ async def embedded_worker(
     settings = replace(settings, database=check_url(url))
     stop, begun = asyncio.Event(), asyncio.Event()
     # Built anew each time: a worker closes what it sends through.
-    working = asyncio.create_task(_work(lambda: parts_of(settings, channels_of(settings, channels)), stop, begun))
+    working = asyncio.create_task(
+        _work(lambda: parts_of(settings, channels_of(settings, channels)), logs.writer(settings.log), stop, begun)
+    )
     beginning = asyncio.create_task(begun.wait())
     try:
         await asyncio.wait({working, beginning}, return_when=asyncio.FIRST_COMPLETED)
@@ -49,11 +51,11 @@ async def embedded_worker(
         await working
 
 
-async def _work(build: Callable[[], Parts], stop: asyncio.Event, begun: asyncio.Event) -> None:
+async def _work(build: Callable[[], Parts], write: Emit, stop: asyncio.Event, begun: asyncio.Event) -> None:
     pause = FIRST_PAUSE
 
     def emit(fact: Fact) -> None:
-        logs.write(fact)
+        write(fact)
         if isinstance(fact, Begun):
             begun.set()
 
@@ -83,7 +85,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         open_store=lambda: open_store(settings.database, writes=True),
         channels=channels,
         config=settings.worker,
-        emit=logs.write,
+        emit=logs.writer(settings.log),
         version=__version__,
         policy=settings.policy,
         doorbell=doorbell_of(settings),
@@ -91,6 +93,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         alerts=settings.alerts,
         retention=settings.retention,
         listen=settings.listen,
+        tracebacks=settings.log.tracebacks,
     )
 
 

@@ -1,5 +1,6 @@
 """A user's own channel, loaded by a real worker with --app."""
 
+import json
 import os
 from pathlib import Path
 
@@ -48,6 +49,62 @@ def test_it_is_used_beside_the_channels_that_come_along(sqlite: SqliteDatabase, 
     rows = sqlite.rows("deliveries")
     assert {row["status"] for row in rows} == {"Completed"}
     assert [row["notification_id"] for row in rows[:3]] == [f"sms-{id}" for id in ids[:3]]
+
+
+RAISING = """
+from sendonce.channels import Channels
+channels = Channels()
+
+@channels.channel("sms")
+async def send_sms(message, *, timeout):
+    raise RuntimeError("SECRET " + message.body)
+"""
+
+
+@pytest.mark.parametrize("tracebacks", [False, True])
+def test_one_that_raises_is_named_with_its_delivery_as_json(
+    sqlite: SqliteDatabase, shop: dict[str, str], tracebacks: bool
+) -> None:
+    (Path(shop["OUT"]).parent / "raising.py").write_text(RAISING)
+    [delivery_id] = given_due_deliveries(sqlite, 1, to="sms:1", payload={"a": "SECRET"})
+    options = ["--log-format", "json", *(["--tracebacks"] if tracebacks else [])]
+
+    with sendonce(
+        "worker", "--until-idle", "--app", "raising:channels", *options, database=sqlite.url, environment=shop
+    ) as worker:
+        assert worker.ended() == 0
+
+    lines = [json.loads(line) for line in worker.lines]
+    [incident] = [line for line in lines if line["fact"] == "incident"]
+    assert (incident["delivery"], incident["kind"], incident["code"]) == (delivery_id, "in doubt", "channel_error")
+    assert incident["raised"] == "RuntimeError in raising.py, line 7"
+    raised = [line for line in lines if line["fact"] == "channel_raised"]
+    assert len(raised) == int(tracebacks)
+    for line in raised:
+        assert (line["delivery"], line["traceback"][0]) == (delivery_id, "RuntimeError")
+        assert line["traceback"][-1].endswith("raising.py:7 send_sms")
+    assert "SECRET" not in worker.said
+
+
+@pytest.mark.parametrize(
+    ("signature", "said"),
+    [
+        ("(message)", "send_sms(message) cannot be"),
+        ("(message, seconds)", "send_sms(message, seconds) cannot be"),
+        ("(*, timeout)", "send_sms(*, timeout) cannot be"),
+    ],
+)
+def test_one_that_cannot_be_called_is_refused_before_anything_is_sent(
+    sqlite: SqliteDatabase, shop: dict[str, str], signature: str, said: str
+) -> None:
+    wrong = RAISING.replace("(message, *, timeout)", signature)
+    (Path(shop["OUT"]).parent / "wrong.py").write_text(wrong)
+
+    with sendonce("worker", "--app", "wrong:channels", database=sqlite.url, environment=shop) as worker:
+        assert worker.ended() == 2
+
+    [line] = worker.lines
+    assert "a channel is called as send(message, timeout=seconds), and " + said in line
 
 
 def test_a_wrong_name_is_one_sentence_and_exit_code_2(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from sendonce.channels.registry import Channels
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Refused
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Refused, Unknown
 from sendonce.engine import daemon
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.daemon import Parts
-from sendonce.observe.facts import Alerted, Fact, Stopped
+from sendonce.observe.facts import Alerted, Fact, Incident, Stopped
 from sendonce.stores.ports import Store
 from tests.alarms import let_pass
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, never, serving
@@ -23,6 +23,8 @@ from tests.stores.databases import Database, SqliteDatabase
 
 WEBHOOK = "https://ops.example/alerts"
 HOUR = timedelta(hours=1)
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+TROUBLES: dict[str, Failed | Refused | Unknown] = {"one": Failed("a"), "two": Refused("b"), "three": Unknown("c")}
 SLOW = replace(QUICK, first_delay=HOUR, longest_delay=HOUR)
 
 
@@ -76,6 +78,27 @@ async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Databa
     await alarm.look()
 
     assert said(facts) == [("breakers", False), ("oldest_open", False)]
+
+
+async def test_a_worker_names_what_failed_was_given_up_or_is_in_doubt(database: Database) -> None:
+    facts: list[Fact] = []
+    ids = {
+        outcome.code: given_due_delivery(database, to=f"{scheme}:a", headers={"traceparent": TRACEPARENT})
+        for scheme, outcome in TROUBLES.items()
+    }
+    channels = serving(Told(Delivered()))
+    for scheme, outcome in TROUBLES.items():
+        channels.add(Told(outcome), scheme)
+    given_due_delivery(database, to="test:a")
+    parts = parts_of(database, channels, facts, AlertSettings(), until_idle=True)
+
+    await asyncio.wait_for(daemon.run(replace(parts, policy=SLOW)), 50)
+
+    told = {fact.code: fact for fact in facts if isinstance(fact, Incident)}
+    assert {code: fact.delivery for code, fact in told.items()} == ids
+    assert {code: fact.kind for code, fact in told.items()} == {"a": "failed", "b": "given up", "c": "in doubt"}
+    assert {fact.trace for fact in told.values()} == {TRACEPARENT[3:35]}
+    assert {fact.attempt for fact in told.values()} == {1}
 
 
 async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:

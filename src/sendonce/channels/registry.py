@@ -106,12 +106,36 @@ class _Function:
 def _as_channel(target: object) -> Channel:
     if inspect.iscoroutinefunction(target):
         return _Function(target)  # type: ignore[return-value]
+    if isinstance(target, type) and not _can_be_called(target):
+        raise ConfigError(
+            f"the channel {target.__name__} needs values to be made with; register an object of it with `add`"
+        )
     return target() if isinstance(target, type) else target  # type: ignore[return-value]
 
 
 def _check(channel: object) -> None:
-    """What is not async would have sent before it fails, and would be taken for a case of doubt every time."""
-    if not inspect.iscoroutinefunction(getattr(channel, "send", None)):
+    """What is not async would have sent before it fails, and would be taken for a case of doubt every time; and what
+    cannot be called would never send."""
+    send = getattr(channel, "send", None)
+    if not inspect.iscoroutinefunction(send):
         raise ConfigError("a channel is an async function, or a class with `async def send(self, message, *, timeout)`")
-    if not inspect.iscoroutinefunction(getattr(channel, "look_up", channel.send)):  # type: ignore[attr-defined]
+    look_up = getattr(channel, "look_up", send)
+    if not inspect.iscoroutinefunction(look_up):
         raise ConfigError("a channel's look_up is `async def look_up(self, message, *, timeout)`")
+    for name, method in (("send", send), ("look_up", look_up)):
+        if not _can_be_called(method, None, timeout=0.0):
+            raise ConfigError(
+                f"a channel is called as {name}(message, timeout=seconds), and {method.__qualname__}"
+                f"{inspect.signature(method)} cannot be; write `async def {name}(message, *, timeout)`"
+            )
+
+
+def _can_be_called(target: Callable[..., object], *arguments: object, **named: object) -> bool:
+    """Whether it takes these; what does not tell its signature is believed."""
+    try:
+        inspect.signature(target).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -24,7 +24,7 @@ def add(subparsers: "Subparsers") -> None:
         description="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
     )
     add_sending(parser)
-    for setting in (*TABLES["worker"].values(), TABLES["database"]["listen_url"]):
+    for setting in (*TABLES["worker"].values(), TABLES["database"]["listen_url"], *TABLES["log"].values()):
         if setting.key != "app":
             add_setting(parser, setting)
     parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         parts = _parts(settings, until_idle=args.until_idle)
     except ConfigError as error:
         raise WrongUse(str(error)) from None
-    _log_to_stderr(verbose=args.verbose)
+    _log_to_stderr(settings.log.format, verbose=args.verbose)
     _run_on_best_loop(daemon.run(parts))
     return 0
 
@@ -56,11 +56,14 @@ def _parts(settings: "Settings", *, until_idle: bool) -> "Parts":
     return replace(parts, config=replace(settings.worker, until_idle=until_idle))
 
 
-def _log_to_stderr(*, verbose: bool) -> None:
+def _log_to_stderr(format: str, *, verbose: bool) -> None:
     import logging
 
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    # A line of JSON says by itself when and how bad.
+    handler.setFormatter(
+        logging.Formatter("%(message)s" if format == "json" else "%(asctime)s %(levelname)s %(message)s")
+    )
     logger = logging.getLogger("sendonce")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -28,6 +28,7 @@ from sendonce.engine.sinks import sinks_of
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
 from sendonce.observe.facts import Begun, Emit, Fact, Stopped
+from sendonce.observe.incidents import WINDOW_SECONDS, Incidents
 from sendonce.observe.tallies import Tallies
 from sendonce.sealing import Sealer
 from sendonce.stores.ports import Doorbell, Store
@@ -38,7 +39,8 @@ class Parts:
     """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through.
 
     `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything, without `retention`
-    everything is kept; at `listen` its metrics and its health are served.
+    everything is kept; at `listen` its metrics and its health are served; with `tracebacks` it is logged where own
+    channels raise.
     """
 
     open_store: Callable[[], Awaitable[Store]]
@@ -52,6 +54,7 @@ class Parts:
     alerts: AlertSettings | None = None
     retention: RetentionSettings | None = None
     listen: Address | None = None
+    tracebacks: bool = False
 
 
 async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
@@ -79,12 +82,13 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         namespace = await store.namespace()
         gone = Gone(store, parts.emit)
         alarm = _alarm_of(parts, store, namespace)
+        incidents = Incidents(worker_id, parts.emit, tracebacks=parts.tracebacks)
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
             worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
             emit=parts.emit, vitals=vitals, is_counted=bool(parts.listen),
             rooms=store, keyring=SubscriptionKeyring(store, parts.sealer),
-            on_settled=(gone.note, alarm.note) if alarm else (gone.note,),
+            on_settled=(gone.note, incidents.note, *([alarm.note] if alarm else [])), on_raise=incidents.raised,
         )  # fmt: skip
         parts.emit(
             Begun(
@@ -96,8 +100,9 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         )
         loop = asyncio.get_running_loop()
         keeping = _KeeperThread(
-            parts, book, orchestrator, worker_id, vitals, on_end=lambda: loop.call_soon_threadsafe(worker.stop)
-        )
+            parts, book, orchestrator, worker_id, vitals, incidents,
+            on_end=lambda: loop.call_soon_threadsafe(worker.stop),
+        )  # fmt: skip
         keeping.start()
         try:
             if stop is None:
@@ -105,7 +110,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
             shown = nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id)
             pruned = _pruned(parts, store, worker_id)
             watched = _watched(alarm, until_idle=parts.config.until_idle)
-            async with _minding(gone), _told(worker, stop), watched, pruned, shown:
+            async with _minding(gone), _summed_up(incidents), _told(worker, stop), watched, pruned, shown:
                 stopped = await worker.run()
         finally:
             await asyncio.to_thread(keeping.stop)
@@ -167,6 +172,24 @@ async def _minding(gone: Gone) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def _summed_up(incidents: Incidents) -> AsyncIterator[None]:
+    """Tell now and then, and at the end, how many more deliveries did not get through than were told of."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(WINDOW_SECONDS)
+            incidents.flush()
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+        incidents.flush()
+
+
+@asynccontextmanager
 async def _watched(alarm: Alarm | None, *, until_idle: bool) -> AsyncIterator[None]:
     """Look now and then while the worker works; one that runs until idle may end before that, and looks at its end."""
     if alarm is None:
@@ -202,10 +225,11 @@ class _KeeperThread:
 
     def __init__(
         self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, vitals: Vitals,
-        on_end: Callable[[], object],
+        incidents: Incidents, on_end: Callable[[], object],
     ) -> None:  # fmt: skip
         self._on_end = on_end
         self._vitals = vitals
+        self._incidents = incidents
         self._parts = parts
         self._book = book
         self._orchestrator = orchestrator
@@ -248,7 +272,7 @@ class _KeeperThread:
             keeper = Keeper(
                 store, self._book, self._orchestrator.decide,
                 worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
-                vitals=self._vitals,
+                vitals=self._vitals, on_expired=self._incidents.note,
             )  # fmt: skip
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._ready.set()

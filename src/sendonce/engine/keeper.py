@@ -26,6 +26,7 @@ class Keeper:
     def __init__(
         self, store: LeaseStore, book: LeaseBook, decide: Callable[[Sequence[Report]], Sequence[Result]],
         *, worker_id: int, hold: timedelta, emit: Emit, vitals: Vitals | None = None,
+        on_expired: Callable[[Sequence[Result]], None] | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._book = book
@@ -33,6 +34,7 @@ class Keeper:
         self._worker_id = worker_id
         self._hold = hold
         self._emit = emit
+        self._on_expired = on_expired
         self._vitals = vitals or Vitals()
         self._next = {"renew": 0.0, "beat": 0.0, "roll_up": time.monotonic() + ROLL_UP_SECONDS}
 
@@ -103,6 +105,8 @@ class Keeper:
         while results := await self._store.expire(EXPIRE_LIMIT, self._decide):
             checkpoint("keeper.after_expire")
             self._emit(Expired.of(results))
+            if self._on_expired is not None:
+                self._on_expired(results)
             self._vitals.turn(PART)
             await self._renew()  # a long row of expired leases must not cost us our own
 

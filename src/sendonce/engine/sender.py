@@ -51,8 +51,9 @@ class Sender:
 
     def __init__(
         self, attempting: Attempting, policies: Policies, *, concurrency: int, longest_send: float,
-        on_report: Callable[[Report, float], None],
+        on_report: Callable[[Report, float], None], on_raise: Callable[[Claim, BaseException], None] | None = None,
     ) -> None:  # fmt: skip
+        self._on_raise = on_raise
         self._attempting = attempting
         self._policies = policies
         self._on_report = on_report
@@ -153,6 +154,8 @@ class Sender:
             # Raised by the channel itself.
             return Report(claim, lease.id, Unknown("channel_error", "CancelledError", fault=Fault.CHANNEL))
         except Exception as error:  # a channel's own fault: it may have sent, and its text may hold what is secret
+            if self._on_raise is not None:
+                self._on_raise(claim, error)
             return Report(claim, lease.id, Unknown("channel_error", named(error), fault=Fault.CHANNEL))
         finally:
             # Also when the channel has swallowed it: a count left behind would end the slot at a later exception.

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
-from sendonce.domain.attempts import Report, Result, Verdict
+from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
 from sendonce.engine.attempting import Attempting, Keyring
 from sendonce.engine.breakers import Breakers
@@ -40,7 +40,8 @@ class Worker:
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
         rooms: RoomStore, keyring: Keyring | None = None, on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
-        vitals: Vitals | None = None, is_counted: bool = False,
+        on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Vitals | None = None,
+        is_counted: bool = False,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._leases = leases
@@ -71,6 +72,7 @@ class Worker:
             concurrency=config.concurrency,
             longest_send=config.longest_send.total_seconds(),
             on_report=self._on_report,
+            on_raise=on_raise,
         )
 
     def stop(self) -> None:

@@ -65,6 +65,48 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A delivery failed, was put off, was given up, or is in doubt. `raised`: what a channel raised, and where."""
+
+    kind: str
+    event: int
+    delivery: int
+    type: str
+    channel: str
+    host: str | None
+    code: str
+    attempt: int
+    worker: int
+    trace: str | None
+    raised: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreIncidents:
+    """So many more of one kind than were told of within these seconds; most of them with this code at this host."""
+
+    kind: str
+    more: int
+    seconds: float
+    code: str
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelRaised:
+    """A channel raised: its exceptions' types and the places, without a text or a value."""
+
+    event: int
+    delivery: int
+    type: str
+    channel: str
+    attempt: int
+    worker: int
+    trace: str | None
+    traceback: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """Attempts of workers that stopped answering were closed as Unknown."""
 
@@ -193,6 +235,9 @@ Fact: TypeAlias = (
     Begun
     | Listening
     | Settled
+    | Incident
+    | MoreIncidents
+    | ChannelRaised
     | Expired
     | LeasesLost
     | DatabaseLost

@@ -1,6 +1,10 @@
-"""Facts as log lines: one line per fact, levels by who must look."""
+"""Facts as log lines, as text or as JSON: one line per fact, levels by who must look."""
 
+import json
 import logging
+import re
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from sendonce.domain.durations import format_duration
@@ -8,14 +12,18 @@ from sendonce.observe.facts import (
     Alerted,
     AlertFailed,
     Begun,
+    ChannelRaised,
     DatabaseBack,
     DatabaseLost,
     Disabled,
+    Emit,
     Expired,
     Fact,
+    Incident,
     LeasesLost,
     Listening,
     MetricsFailed,
+    MoreIncidents,
     Pruned,
     PruningFailed,
     Settled,
@@ -24,14 +32,52 @@ from sendonce.observe.facts import (
     Tripped,
     WorkerFailed,
 )
+from sendonce.observe.log_settings import LogSettings
 
 log = logging.getLogger("sendonce")
+# What is worth a line though it goes on by itself; the others need somebody.
+_PASSING = ("failed", "put off")
 
 
 def write(fact: Fact) -> None:
-    """Log a fact."""
+    """Log a fact as text."""
     level, line = worded(fact)
     log.log(level, line)
+
+
+def writer(settings: LogSettings) -> Emit:
+    """What logs facts as the settings say."""
+    return _write_json if settings.format == "json" else write
+
+
+def _write_json(fact: Fact) -> None:
+    level, line = worded(fact)
+    if log.isEnabledFor(level):
+        log.log(level, "%s", as_json(fact, level, line, datetime.now(UTC)))
+
+
+def as_json(fact: Fact, level: int, line: str, at: datetime) -> str:
+    """A fact as one JSON object on one line: when, how bad, what in words, and its single values by name."""
+    plain = {each.name: _plain(getattr(fact, each.name)) for each in fields(fact)}
+    found = {name: value for name, value in plain.items() if value is not None}
+    return json.dumps(
+        {
+            "time": at.isoformat(timespec="milliseconds"),
+            "level": logging.getLevelName(level).lower(),
+            "fact": re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(fact).__name__).lower(),
+            "message": line,
+            **found,
+        }
+    )
+
+
+def _plain(value: object) -> object:
+    """A single value as it is; several only where they are texts."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, tuple):
+        return list(value) if value and all(isinstance(each, str) for each in value) else None
+    return value
 
 
 def worded(fact: Fact) -> tuple[int, str]:
@@ -39,6 +85,8 @@ def worded(fact: Fact) -> tuple[int, str]:
     match fact:
         case Settled():
             return _settled(fact)
+        case Incident() | MoreIncidents():
+            return logging.INFO if fact.kind in _PASSING else logging.WARNING, _incident(fact)
         case Begun() | Listening() | DatabaseBack() | Pruned() | Stopping() | Stopped():
             return logging.INFO, _news(fact)
         case WorkerFailed():
@@ -67,8 +115,27 @@ def _news(fact: Begun | Listening | DatabaseBack | Pruned | Stopping | Stopped) 
             assert_never(fact)
 
 
+def _incident(fact: Incident | MoreIncidents) -> str:
+    if isinstance(fact, MoreIncidents):
+        most = f" (most: {_named(code=fact.code, host=fact.host)})" if fact.code else ""
+        return f"delivery {fact.kind}: {fact.more:,} more in {fact.seconds:.0f} s{most}"
+    values = {each.name: getattr(fact, each.name) for each in fields(fact) if each.name != "kind"}
+    return f"delivery {fact.kind}: {_named(**values)}"
+
+
+def _named(**values: object) -> str:
+    """event=7 code=http_503: what is not there is left out, and no value can look like another or end the line."""
+    return " ".join(f"{name}={_shown(str(value))}" for name, value in values.items() if value is not None)
+
+
+def _shown(text: str) -> str:
+    safe = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return safe if re.fullmatch(r"[^\s=\"]+", safe) else json.dumps(safe, ensure_ascii=False)
+
+
 def _warning(
     fact: Expired
+    | ChannelRaised
     | LeasesLost
     | DatabaseLost
     | Disabled
@@ -82,6 +149,9 @@ def _warning(
         case Expired():
             line = f"took over {fact.attempts} attempts of a worker that stopped answering: {fact.retrying} retrying"
             return f"{line}, {fact.dead_lettered} dead-lettered"
+        case ChannelRaised():
+            values = {each.name: getattr(fact, each.name) for each in fields(fact) if each.name != "traceback"}
+            return f"a channel raised: {_named(**values)}: {' | '.join(fact.traceback)}"
         case LeasesLost():
             return f"lost {fact.leases} leases: this worker was too slow, others have taken over"
         case DatabaseLost():
@@ -126,6 +196,5 @@ def _settled(fact: Settled) -> tuple[int, str]:
         )
         if count
     ]
-    troubled = fact.dead_lettered or fact.in_doubt or fact.late
     took = f"took={fact.took.total_seconds() * 1000:.1f}ms"
-    return (logging.WARNING if troubled else logging.DEBUG), " ".join(["settled", *parts, took])
+    return (logging.WARNING if fact.late else logging.DEBUG), " ".join(["settled", *parts, took])

@@ -10,6 +10,7 @@ _database = partial(Setting, table="database")
 _worker = partial(Setting, table="worker", part="sendonce.engine.config:WorkerConfig")
 _policy = partial(Setting, table="policy", part="sendonce.domain.policies:Policy")
 _retention = partial(Setting, table="retention", part="sendonce.engine.retention:RetentionSettings")
+_log = partial(Setting, table="log", part="sendonce.observe.log_settings:LogSettings")
 _alerts = partial(Setting, table="alerts", part="sendonce.engine.alerts:AlertSettings")
 
 INSIDE = (
@@ -119,6 +120,18 @@ INSIDE = (
     _retention("workers", kinds.DURATION_OR_NEVER, "How long workers that have stopped are remembered."),
     _retention("every", kinds.DURATION, "How often one of the workers removes what is old."),
     _retention("batch", kinds.WHOLE, "How many events it looks at in one step."),
+    _log(
+        "format",
+        kinds.choice("text", "json"),
+        "How a worker logs: `text`, or one JSON object on each line.",
+        option="--log-format",
+    ),
+    _log(
+        "tracebacks",
+        kinds.FLAG,
+        "Also log where an exception of your own channel came from: types, files, lines and functions, and no text.",
+        option="--tracebacks",
+    ),
     _alerts("log", kinds.FLAG, "Log alerts as warnings."),
     _alerts(
         "webhook",

@@ -10,6 +10,7 @@ from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings
+from sendonce.observe.log_settings import LogSettings
 from sendonce.sealing import Sealer
 from sendonce.settings import tables
 from sendonce.settings.database import database_of
@@ -61,6 +62,7 @@ def settings_of(everything: Everything) -> Settings:
             table.name.removeprefix("policy."): _channel_policy(table, policy) for table in everything.inner("policy")
         },
         retention=_retention(everything.table("retention")),
+        log=LogSettings(**everything.table("log").values()),
         alerts=_alerts(everything.table("alerts")),
         guard=tables.guard(everything.table("network")),
         name_servers=tables.name_servers(everything.table("network")),

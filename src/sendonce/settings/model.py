@@ -9,6 +9,7 @@ from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import RetentionSettings
+from sendonce.observe.log_settings import LogSettings
 from sendonce.sealing import Sealer
 from sendonce.stores.urls import DEFAULT_DATABASE
 
@@ -45,6 +46,7 @@ class Settings:
     policy: Policy = DEFAULT_POLICY
     channel_policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    log: LogSettings = field(default_factory=LogSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     guard: Guard = field(default_factory=Guard)
     name_servers: tuple[str, ...] = ()
