@@ -165,7 +165,9 @@ class TestHeaders:
         "name",
         [
             "idempotency-KEY", "Webhook-Id", "webhook-signature", "Sendonce-Attempt", "Content-Type", "Content-Length",
-            "Host", "Transfer-Encoding", "Connection", "Expect",
+            "Host", "Transfer-Encoding", "Connection", "Expect", "webhook_id", "Webhook_Signature", "webhook.timestamp",
+            "sendonce_attempt", "SENDONCE_TYPE", "idempotency_key", "Idempotency.Key", "content_length", "content_type",
+            "transfer_encoding", "proxy_authorization", "webhook~id",
         ],
     )  # fmt: skip
     async def test_nobody_can_replace_a_header_that_is_ours(self, webhook: Webhook, name: str) -> None:
@@ -175,6 +177,14 @@ class TestHeaders:
         assert b"forged" not in seen.requests[0]
         assert seen.values("idempotency-key") == [seen.headers()["webhook-id"]]
         assert seen.body() == PAYLOAD.encode()
+
+    async def test_of_headers_that_are_alike_to_a_server_only_one_goes_out(self, webhook: Webhook) -> None:
+        """The subscription's, before what the event brings along."""
+        events = {"x_team": "forged", "X.Team": "forged", "x-other_name": "1"}
+        seen = await self.sent(webhook, Credentials(headers={"X-Team": "shop"}), headers=json.dumps(events))
+
+        assert b"forged" not in seen.requests[0]
+        assert (seen.values("x-team"), seen.values("x-other_name")) == (["shop"], ["1"])
 
     @pytest.mark.parametrize("evil", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "a\rX-Evil: 1", "a\0", "\ud800"])
     async def test_what_could_break_a_line_is_left_out(self, webhook: Webhook, evil: str) -> None:

@@ -146,9 +146,10 @@ def test_options_for_time() -> None:
         assert time.monotonic() - sent >= 0.2
 
 
-def _signed(url: str, secret: str, body: bytes, *, at: float | None = None) -> int:
+def _signed(url: str, secret: str, body: bytes, *, at: float | None = None, **more: str) -> int:
     stamp = int(time.time() if at is None else at)
     headers = {
+        **{name.replace("_", "-"): value for name, value in more.items()},
         "webhook-id": "t1",
         "webhook-timestamp": str(stamp),
         "webhook-signature": sign([key_of(secret)], "t1", stamp, b"{}"),
@@ -156,6 +157,22 @@ def _signed(url: str, secret: str, body: bytes, *, at: float | None = None) -> i
     answer = ask("POST", url, body, headers=headers)
     assert isinstance(answer, Answered)
     return answer.status
+
+
+def test_nothing_is_kept_of_what_is_not_signed_and_a_message_is_known_by_what_is(tmp_path: Path) -> None:
+    secret = new_secret()
+    file = tmp_path / "secrets"
+    file.write_text(secret)
+    with Provider("--secret-file", str(file), "--deduplicate") as provider:
+        forged = _signed(provider.url, new_secret(), b"{}", idempotency_key="victim", sendonce_attempt="9")
+        refused = (provider.messages(), provider.last())
+        # An unsigned header neither makes two of one message, nor hides another one behind a token that is known.
+        signed = [_signed(provider.url, secret, b"{}", idempotency_key=token) for token in ("one", "another")]
+        kept, known = provider.received(), found(provider.look_up, "t1").status
+        unknown = found(provider.look_up, "one").status
+
+    assert (forged, refused) == (401, ({}, []))
+    assert (signed, kept, known, unknown) == ([200, 200], {"t1": 1}, 200, 404)
 
 
 def test_it_verifies_signatures_by_any_of_its_secrets(tmp_path: Path) -> None:

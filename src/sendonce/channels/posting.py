@@ -10,7 +10,7 @@ from sendonce.channels.answers import without
 from sendonce.channels.certificates import context_of
 from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
 from sendonce.channels.faults import lack_of
-from sendonce.channels.header_names import is_ours
+from sendonce.channels.header_names import is_ours, plain
 from sendonce.channels.protocol import Message
 from sendonce.channels.signing import sign
 from sendonce.domain.outcomes import Deferred, Fault
@@ -88,7 +88,12 @@ def _given(message: Message, headers: Mapping[str, str]) -> dict[str, str]:
     events = allowed(json.loads(message.headers)) if message.headers else {}
     credentials = message.credentials
     own = allowed(credentials.headers) if credentials.headers else {}
-    return events | {**headers} | own | bearer_of(credentials.bearer)
+    given: dict[str, str] = bearer_of(credentials.bearer)
+    for others in (own, headers, events):
+        if others:
+            alike = {plain(name) for name in given}
+            given |= {name: value for name, value in others.items() if plain(name) not in alike}
+    return given
 
 
 def _stamped(message: Message, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:

@@ -75,10 +75,13 @@ class Desk:
         return rule.status("mail_fail" if arrival.method == MAIL else "fail", arrival.token)
 
     def _turn_away(self, arrival: Arrival, status: int, rule: Rule, totals: Totals) -> Answer:
-        message = self.memory.message(arrival.key, arrival.path)
-        message.path, message.digest, message.attempt = arrival.path, arrival.digest, arrival.attempt
         is_refusal = _is_refusal(arrival, status)
-        for counts in (message, totals):
+        counted: list[Message | Totals] = [totals]
+        if arrival.is_verified is not False:  # else anybody could write to what is known of others' messages
+            message = self.memory.message(arrival.key, arrival.path)
+            message.path, message.digest, message.attempt = arrival.path, arrival.digest, arrival.attempt
+            counted.append(message)
+        for counts in counted:
             counts.refused += is_refusal
             counts.failed += not is_refusal
         totals.heard += 1

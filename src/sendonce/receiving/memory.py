@@ -92,8 +92,9 @@ class Memory:
         self._is_forgetful = False
 
     def arrived(self, arrival: Arrival) -> Totals:
-        """Note that it came; the totals of its path, to be told how it ends."""
-        self._last.append(arrival)
+        """Note that it came; the totals of its path, to be told how it ends. A bad signature is only counted."""
+        if arrival.is_verified is not False:
+            self._last.append(arrival)
         totals = self.totals(arrival.path)
         totals.requests += 1
         totals.in_flight += 1

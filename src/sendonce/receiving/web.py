@@ -1,12 +1,14 @@
 """The receiver's web side.
 
-POST (or PUT) anything         a message; its token is the Idempotency-Key, else the webhook-id
+POST (or PUT) anything         a message; its token is the Idempotency-Key, else the webhook-id. Where signatures are
+                               verified it is the webhook-id alone, which is signed, and nothing is kept of a bad one
 GET  /deliveries/{token}       a look-up: 200 with the id and the time, or 404
 """
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -36,14 +38,19 @@ class Web:
             body = await request.read()
         except (OSError, web.RequestPayloadError):  # cut before it was whole: nothing has arrived
             return web.Response(status=400)
-        is_verified = None if self._verify is None else self._verify(request.headers, body)
-        token = request.headers.get("Idempotency-Key") or request.headers.get("webhook-id") or ""
-        arrival = _arrival(request, body, token, is_verified)
-        answer = await self._desk.take(arrival, lambda: _is_gone(request))
+        answer = await self._desk.take(self._arrived(request, body), lambda: _is_gone(request))
         if answer.status is None:
             _hang_up(request)
             return web.Response()
         return await _respond(request, answer)
+
+    def _arrived(self, request: web.BaseRequest, body: bytes) -> Arrival:
+        named = request.headers.get("webhook-id") or ""
+        if self._verify is None:
+            return _arrival(request, body, request.headers.get("Idempotency-Key") or named)
+        if self._verify(request.headers, body):
+            return _arrival(request, body, named, True)
+        return replace(_arrival(request, b"", "", False), attempt=None, headers={})
 
     async def _look_up(self, request: web.BaseRequest) -> web.Response:
         token = request.path.removeprefix(LOOK_UPS)
