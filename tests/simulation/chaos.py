@@ -54,7 +54,7 @@ def _worsen(scene: Scene) -> None:
     scene.world.weather = Weather(
         lost=some(0.2), unanswered=some(0.3), slow=some(0.4), late=some(0.3), fails=some(0.4), refuses=some(0.1, 0.3),
         gone=some(0.02, 0.2), breaks=some(0.1), defers=some(0.1), accepted=some(0.2), twice=some(0.1, 0.3),
-        no_answer=some(0.4), death=some(0.3, 0.8),
+        no_answer=some(0.4), death=some(0.3, 0.8), down=scene.profile.down,
     )  # fmt: skip
 
 
@@ -75,7 +75,8 @@ async def _torment(scene: Scene) -> None:
         for person in (scene.application, scene.operator):
             if person.process.is_dead:
                 person.start()
-        dice.choices(kinds, shares)[0](scene, dice)
+        if not scene.profile.down or dice.random() >= scene.profile.down:
+            dice.choices(kinds, shares)[0](scene, dice)
 
 
 def _doom(scene: Scene, dice: Random) -> None:

@@ -45,6 +45,10 @@ create temp trigger log_stop after insert on main.sendonce_stops begin
 create temp trigger log_resume after delete on main.sendonce_stops begin
   insert into log values (tick(), 'stop', null, null, null, 'stopped', null, null, null, null,
     old.scope || ':' || old.value); end;
+create temp trigger log_breaker after update on main.sendonce_breakers begin
+  insert into log values (tick(), 'breaker', null, null, null, old.pause, new.pause, new.is_probing, old.is_probing,
+    null, json_object('room', new.room, 'allowance', new.allowance, 'wait', (new.probe_at - new.updated_at) / 1e6,
+                'outage', (new.updated_at - new.opened_at) / 1e6)); end;
 """
 
 

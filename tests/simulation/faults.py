@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
 from sendonce.channels.credentials import NONE
 from sendonce.channels.protocol import Message
-from sendonce.domain import attempts, decide
+from sendonce.domain import attempts, breakers, decide
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed
 from sendonce.domain.tokens import provider_token
@@ -24,25 +26,28 @@ from sendonce.stores.evidence import evidence_of
 from sendonce.stores.sqlite import holding, orchestrating, settling
 from sendonce.stores.sqlite.lanes import QUERIES, Transaction
 from sendonce.stores.sqlite.store import SqliteStore
+from tests.simulation.scene import OUTAGES, SMALL, Profile
 
 Patch = AbstractContextManager[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How it is planted, which rules may be the ones that it breaks, and within how many seeds it must be found."""
+    """How it is planted, which rules may be the ones that it breaks, within how many seeds it must be found, and of
+    which profile."""
 
     plant: Callable[[], Patch]
     rules: frozenset[str]
     within: int
+    profile: Profile = SMALL
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(*rules: str, within: int) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+def fault(*rules: str, within: int, profile: Profile = SMALL) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
-        FAULTS[plant.__name__] = Fault(plant, frozenset(rules), within)
+        FAULTS[plant.__name__] = Fault(plant, frozenset(rules), within, profile)
         return plant
 
     return enter
@@ -317,6 +322,24 @@ def sends_what_is_proven() -> Patch:
     """A late proof is kept, and not looked at."""
     real = orchestrating.claim_of
     return patch.object(orchestrating, "claim_of", lambda row: real(row)._replace(is_proven=False))
+
+
+@fault("breakers_wait_no_longer_than_they_may", within=10, profile=OUTAGES)
+def opens_breakers_for_longer_without_a_probe() -> Patch:
+    """Whatever gets through lets more out, and the next failure opens it for twice as long, whenever they were sent."""
+
+    def learn(breaker: Breaker, turn: int, answers: Answers, now: datetime, pauses: Pauses) -> Breaker | None:
+        if answers.failed and (breaker.is_probing or breaker.allowance):
+            pause = min(2 * breaker.pause, pauses.longest)
+            return replace(breaker, allowance=0, is_probing=False, on_way=0, pause=pause, probe_at=now + pause)
+        if not answers.through:
+            return breaker
+        allowance = 2 * max(1, breaker.allowance)
+        if allowance >= breakers.ENOUGH:
+            return None
+        return replace(breaker, allowance=allowance, is_probing=False, on_way=0)
+
+    return patch.object(breakers, "learn", learn)
 
 
 @fault("subscriptions_are_signed", within=50)

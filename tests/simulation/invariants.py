@@ -1,5 +1,6 @@
 """What must be true after every run, whatever happened in it. One function per rule; its first line is the rule."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -273,6 +274,19 @@ def subscriptions_are_signed(history: History) -> Iterator[str]:
             yield f"delivery {send.delivery_id}/{send.attempt} was sent without a signature"
 
 
+def breakers_wait_no_longer_than_they_may(history: History) -> Iterator[str]:
+    """A breaker's pause grows by a failed probe alone, and is the first one or at most half of the outage so far."""
+    first = history.scene.config.breaker_pause.total_seconds()
+    for row in history.log:
+        if row["what"] != "breaker":
+            continue
+        now = json.loads(row["detail"])
+        if float(row["became"]) > float(row["was"]) and not row["was_doubt"]:
+            yield f"{now['room']} is left alone for {row['became']} s after {row['was']} s, and nobody had probed"
+        if not now["allowance"] and not row["doubt"] and now["wait"] > max(first, now["outage"] / 2) + 1e-3:
+            yield f"{now['room']} is left alone for {now['wait']} s after an outage of {now['outage']} s"
+
+
 RULES: tuple[Rule, ...] = (
     nobody_fell_over, what_was_recorded_is_there, events_have_what_they_were_routed_to, everything_comes_to_an_end,
     completed_means_received,
@@ -280,6 +294,7 @@ RULES: tuple[Rule, ...] = (
     hold_means_hold, asked_before_sent_again, doubt_is_sticky, attempts_are_one_at_a_time, states_move_as_drawn,
     dead_letters_match, late_results_are_kept, applied_is_what_is_written, late_is_what_lost_its_lease,
     proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, counters_count, subscriptions_are_signed,
+    breakers_wait_no_longer_than_they_may,
 )  # fmt: skip
 LOST = (
     "what_was_recorded_is_there",

@@ -20,16 +20,20 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How much happens in one run."""
+    """How much happens in one run. `down`: such a share of all requests fails because their channel does; and such a
+    share of all blows is left out then, so that workers live to see it."""
 
     events: int
     seconds: float
     nodes: int = 2
+    down: float = 0.0
 
 
 SMALL = Profile(events=6, seconds=3.0)
 LONG = Profile(events=120, seconds=60.0, nodes=3)
-PROFILES = {"small": SMALL, "long": LONG}
+# Breakers open, are probed and ramp up all the time.
+OUTAGES = Profile(events=60, seconds=8.0, down=0.8)
+PROFILES = {"small": SMALL, "long": LONG, "outages": OUTAGES}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,14 +14,14 @@ def test_a_planted_fault_is_found_by_the_rule_it_breaks(name: str) -> None:
 
     assert found is not None, f"{name} was not found within {FAULTS[name].within} seeds"
     assert {rule for rule, _ in found.violations} & FAULTS[name].rules
-    assert run(found.seed).violations == []
+    assert run(found.seed, FAULTS[name].profile).violations == []
 
 
 def _first_failure(fault: Fault) -> Outcome | None:
     """The first run in which one of the rules is broken that this fault is about."""
     with fault.plant():
         for seed in range(fault.within):
-            outcome = run(seed)
+            outcome = run(seed, fault.profile)
             if any(rule in fault.rules for rule, _ in outcome.violations):
                 return outcome
     return None

@@ -38,6 +38,13 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> Non
     assert total.figures["late_results"] > 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_nothing_is_lost_and_nothing_doubled_behind_breakers() -> None:
+    """Channels fail more often than not: breakers open, are probed, and ramp up while everything else goes wrong."""
+    assert play(range(50), profile="outages").failures == []
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     first, second = (_trace_of(7), _trace_of(7))
 

@@ -16,6 +16,7 @@ from sendonce.domain.outcomes import (
     Deferred,
     Delivered,
     Failed,
+    Fault,
     Found,
     LookUp,
     NoAnswer,
@@ -78,6 +79,7 @@ class Weather:
     twice: float = 0.0
     no_answer: float = 0.0
     death: float = 0.0
+    down: float = 0.0
 
 
 class World:
@@ -130,7 +132,7 @@ class World:
         if dice() < weather.late:
             way += 0.3 + dice() * 6
         roll, fate = dice(), "fine"
-        for name in ("lost", "fails", "refuses", "gone", "breaks", "defers", "unanswered", "slow", "accepted"):
+        for name in ("lost", "fails", "refuses", "gone", "breaks", "defers", "unanswered", "slow", "accepted", "down"):
             roll -= getattr(weather, name)
             if roll < 0:
                 fate = name
@@ -138,7 +140,7 @@ class World:
         back = 0.001 + dice() * 0.02 + (3 * dice() if fate == "slow" else 0.0)
         if fate != "lost":
             self._later(way, self._arrive, send, fate, back, answer)
-            if fate not in ("fails", "refuses", "gone", "defers") and dice() < weather.twice:
+            if fate not in ("fails", "refuses", "gone", "defers", "down") and dice() < weather.twice:
                 self._later(way + dice() * 2, self._arrive, send, "unanswered", 0.0, answer)
         if weather.death and dice() < weather.death:
             self._die_within(process, way + back)
@@ -158,7 +160,9 @@ class World:
         outcome: Outcome | BaseException | None
         match fate:
             case "fails":
-                outcome = Failed("503")
+                outcome = Failed("503", fault=Fault.CHANNEL if tick % 2 else None)
+            case "down":
+                outcome = Failed("down", fault=Fault.CHANNEL)
             case "refuses":
                 outcome = Refused("http_400")
             case "gone":
