@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from sendonce.domain.attempts import Claim
 from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.deliveries import DeliveryState
@@ -82,6 +84,25 @@ async def test_a_host_is_limited_over_all_its_destinations(database: Database, s
 
     assert ids_of(started) == [*ids[:2], other]
     assert await rooms(store) == {"place:slow.example:8443": 2}
+
+
+@pytest.mark.parametrize(
+    ("place", "spellings"),
+    [
+        ("[2001:db8::1]", ["[2001:db8::1]", "[2001:DB8:0:0:0:0:0:1]", "[2001:db8::0.0.0.1]:443", "[2001:db8:0::0:1]"]),
+        ("10.1.2.3", ["10.1.2.3", "[::ffff:10.1.2.3]", "[::FFFF:a01:203]:443", "[0:0:0:0:0:ffff:a01:203]"]),
+        ("slow.example", ["slow.example", "SLOW.example.", "slow.example:443", "Slow.Example.:443"]),
+    ],
+)
+async def test_however_a_host_is_spelled_it_is_one_place(
+    database: Database, store: Store, place: str, spellings: list[str]
+) -> None:
+    ids = [given_due_delivery(database, to=f"https://{host}/{at}") for at, host in enumerate(spellings)]
+
+    started = await store.start(WORKER, 10, HOLD, Limits(each_place=1))
+
+    assert ids_of(started) == ids[:1]
+    assert await rooms(store) == {f"place:{place}": len(spellings) - 1}
 
 
 async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Database, store: Store) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit, urlunsplit
 
@@ -142,6 +143,8 @@ def _normalise_http(scheme: str, text: str) -> str:
     if parts.fragment:
         raise BadDestination(f"a {scheme} destination must not have a #fragment: it is never sent")
     host = _ascii_host(parts.hostname)
+    if host is not None and ":" in host:
+        host = _ipv6(host)
     if host is None:
         raise BadDestination(f"{_shown(parts.hostname)} is not a host name")
     place = f"[{host}]" if ":" in host else host
@@ -170,6 +173,18 @@ def _ascii_host(host: str) -> str | None:
         return None
     plain = plain.lower().removesuffix(".")
     return plain if _HOST.fullmatch(plain) and "" not in plain.split(".") else None
+
+
+def _ipv6(host: str) -> str | None:
+    """The one spelling of an IPv6 address, which is also what limits per host go by; None when it is none.
+
+    One that stands for an IPv4 address is written as that.
+    """
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return None
+    return str(address.ipv4_mapped or address)
 
 
 def _encodable(text: str) -> None:
