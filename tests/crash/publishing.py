@@ -171,7 +171,7 @@ class Publisher:
             self._connection = (
                 sqlite3.connect(self._orders.url.removeprefix("sqlite:///"), timeout=20, isolation_level=None)
                 if self._is_sqlite
-                else psycopg.connect(self._orders.url, connect_timeout=5)
+                else psycopg.connect(self._orders.url, connect_timeout=5, prepare_threshold=None)
             )
         if self._is_sqlite:
             self._connection.execute("begin immediate")

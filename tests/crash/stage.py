@@ -19,6 +19,7 @@ from tests.crash.publishing import ORDERS, PUBLISHERS
 from tests.crash.recorder import KINDS, RecorderProcess
 from tests.processes import Process, sendonce
 from tests.servers.binaries import local_binaries, packaged
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Server, start
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
@@ -41,7 +42,7 @@ select count(*), coalesce(min(id), 0) from (
 
 
 class Stage:
-    """`server` and `proxy` are there on PostgreSQL only."""
+    """`server` and `proxy` are there on PostgreSQL only; as "pgbouncer" it is reached through that."""
 
     def __init__(self, kind: str, folder: Path, *, rate: float, seed: int, concurrency: int) -> None:
         self.kind, self.folder, self.rate, self.seed = kind, folder, rate, seed
@@ -132,6 +133,8 @@ class Stage:
             port = int(self.server.url.rpartition(":")[2].partition("/")[0])
             self.proxy = stack.enter_context(Proxy("127.0.0.1", port))
             self._url = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{name}"
+            if self.kind == "pgbouncer":  # between everybody and the proxy, with a connection for every second of them
+                self._url = stack.enter_context(PgBouncer(self._url, size=6)).url_of(name)
         asyncio.run(migrate(database.url))
         database.execute(ORDERS)
         return database

@@ -23,6 +23,19 @@ def test_a_short_run(database: str, tmp_path: Path) -> None:
     assert report.published > plan.rate
 
 
+@pytest.mark.more
+@pytest.mark.postgres
+@pytest.mark.timeout(420)
+def test_a_minute_behind_pgbouncer(tmp_path: Path) -> None:
+    plan = Plan(database="pgbouncer", minutes=1, rate=150, seed=7, concurrency=30, rest=(1.5, 4.0))
+
+    report = run(plan, tmp_path)
+
+    print(f"\n{report}")
+    report.check()
+    assert report.published > plan.rate
+
+
 @pytest.mark.soak
 @pytest.mark.postgres
 @pytest.mark.timeout(0)

@@ -1,0 +1,37 @@
+"""The same on every Python that we name: what they do differently shows in channels, loops and sqlite3."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes import ROOT
+from tests.pythons.interpreters import environment, found, named
+from tests.servers.accounts import FOLDER
+
+PARTS = ("tests/channels", "tests/domain", "tests/engine", "tests/outbox", "tests/stores", "tests/testing")
+OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "VIRTUAL_ENV", FOLDER)
+
+
+def test_the_classifiers_name_what_is_run_and_this_python_is_one_of_them() -> None:
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in found()
+
+
+@pytest.mark.more
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", found())
+def test_the_suite_passes_on(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that this machine has not are named: nothing is passed over in silence."""
+    python = environment(version, found()[version])
+    variables = {name: value for name, value in os.environ.items() if name not in OURS}
+
+    ran = subprocess.run(
+        [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-k", "not postgres", *PARTS],
+        cwd=ROOT, env=variables | {"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    with capsys.disabled():
+        missing = [each for each in named() if each not in found()]
+        print(f"\nPython {version}: {ran.stdout.splitlines()[-1]}; not on this machine: {', '.join(missing) or 'none'}")
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
