@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
 from sendonce.stores.postgres.journal import log_operation
@@ -36,8 +37,8 @@ class Bulk(Lanes):
         """See BulkStore."""
         values = {
             "kind": operation.kind,
-            "operator": operation.operator,
-            "reason": operation.reason,
+            "operator": clean(operation.operator, MESSAGE_LENGTH),
+            "reason": clean(operation.reason, MESSAGE_LENGTH),
             "subject": operation.subject,
             "filter": operation.wanted.written(),
             "rate": operation.rate,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from sendonce.domain.destinations import destination_hash
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed
 from sendonce.stores.corrections import Correctable, check_correctable, not_again
 from sendonce.stores.postgres.journal import log_operation
@@ -38,7 +39,8 @@ class Correcting(Lanes):
             )
             await fetch(connection, "add_corrected_content", values)
             new_id = int((await fetch(connection, "open_correction", values))[0][0])
-            if not await fetch(connection, "close_corrected", {"delivery_id": delivery_id, "operator": operator}):
+            closing = {"delivery_id": delivery_id, "operator": clean(operator, MESSAGE_LENGTH)}
+            if not await fetch(connection, "close_corrected", closing):
                 raise NotAllowed(f"the dead letter of delivery {delivery_id} was closed by another person meanwhile")
             if destination is not None:
                 moved = {"event_id": old.event_id, "old_hash": old.destination_hash}

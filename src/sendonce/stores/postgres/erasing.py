@@ -5,6 +5,7 @@ from uuid import UUID
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.domain.outcomes import FOUND
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.stores.erasures import Taking, taking
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
 from sendonce.stores.records import ATTESTED
@@ -45,7 +46,8 @@ async def _facts(connection: Connection, event_ids: Sequence[int], person: Perso
 async def _take(connection: Connection, taken: Taking, person: Person, operator: str) -> None:
     by_subject = person.subject is not None
     await fetch(connection, "erase_events", {"ids": taken.payloads, "with_subject": by_subject})
-    values = {"ids": taken.deliveries, "found": FOUND, "attested": ATTESTED, "operator": operator}
+    who = clean(operator, MESSAGE_LENGTH)
+    values = {"ids": taken.deliveries, "found": FOUND, "attested": ATTESTED, "operator": who}
     for name in ("erase_contents", "erase_attempts", "erase_dead_letters", "erase_findings"):
         await fetch(connection, name, values)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.lanes import Connection, fetch
 from sendonce.stores.records import Acted
 
@@ -12,9 +13,9 @@ async def log_operation(
     """Write what was done, by whom and why; the ids are named up to the first ten."""
     named = ", ".join(str(each) for each in ids[:10]) + (" …" if len(ids) > 10 else "")
     values = {
-        "kind": kind,
-        "operator": operator,
-        "reason": reason,
+        "kind": clean(kind, CODE_LENGTH),
+        "operator": clean(operator, MESSAGE_LENGTH),
+        "reason": None if reason is None else clean(reason, MESSAGE_LENGTH),
         "subject": f"{subject} {named}".strip(),
         "affected": len(ids),
     }

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.lanes import Lanes, fetch
 from sendonce.stores.postgres.orchestrating import settle_on
 from sendonce.stores.records import ALIVE
@@ -17,7 +18,12 @@ class Leasing(Lanes):
 
     async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
         """See LeaseStore."""
-        values = {"name": name, "version": version, "concurrency": concurrency, "is_listening": is_listening}
+        values = {
+            "name": clean(name, MESSAGE_LENGTH),
+            "version": clean(version, CODE_LENGTH),
+            "concurrency": concurrency,
+            "is_listening": is_listening,
+        }
         return int((await self.leases.fetch("register", values))[0][0])
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.letters import check_all_closed
 from sendonce.stores.postgres.correcting import check_not_corrected
@@ -20,7 +21,8 @@ class Operating(Lanes):
             await fetch(connection, "lock_deliveries", {"delivery_ids": ids})
             await _check_finished(connection, ids)
             await check_not_corrected(connection, ids)
-            closed = await fetch(connection, "close_dead_letters_of", {"delivery_ids": ids, "operator": operator})
+            closing = {"delivery_ids": ids, "operator": clean(operator, MESSAGE_LENGTH)}
+            closed = await fetch(connection, "close_dead_letters_of", closing)
             check_all_closed(kind, ids, [row[0] for row in closed])
             rows = await fetch(connection, "open_generations", {"delivery_ids": ids, "kind": kind})
             await check_contents(connection, ids, [row[0] for row in rows])
@@ -30,7 +32,7 @@ class Operating(Lanes):
     async def discard(self, dead_letter_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
         """See OperatorStore."""
         async with self.people.transaction() as connection:
-            values = {"dead_letter_ids": list(dead_letter_ids), "operator": operator}
+            values = {"dead_letter_ids": list(dead_letter_ids), "operator": clean(operator, MESSAGE_LENGTH)}
             ids = sorted(row[0] for row in await fetch(connection, "discard", values))
             check_all_closed("discard", dead_letter_ids, ids)
             return await log_operation(connection, "discard", operator, reason, ids, subject="dead letter")
@@ -38,7 +40,12 @@ class Operating(Lanes):
     async def stop(self, scope: str, value: str, *, operator: str, reason: str | None) -> Acted:
         """See OperatorStore."""
         async with self.people.transaction() as connection:
-            values = {"scope": scope, "value": value, "operator": operator, "reason": reason}
+            values = {
+                "scope": scope,
+                "value": value,
+                "operator": clean(operator, MESSAGE_LENGTH),
+                "reason": None if reason is None else clean(reason, MESSAGE_LENGTH),
+            }
             await fetch(connection, "stop", values)
             return await log_operation(connection, "stop", operator, reason, (), subject=f"{scope} {value}")
 
@@ -83,7 +90,8 @@ class Operating(Lanes):
     ) -> Acted:
         """See OperatorStore."""
         async with self.people.transaction() as connection:
-            values = {"subscription_id": subscription_id, "state": state, "reason": reason}
+            why = None if reason is None else clean(reason, MESSAGE_LENGTH)
+            values = {"subscription_id": subscription_id, "state": state, "reason": why}
             if not await fetch(connection, "set_subscription_state", values):
                 raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
             if state == "removed":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import StoreBusy
 from sendonce.queries import array
 from sendonce.stores import leases
@@ -96,8 +97,8 @@ class Orchestrating(Lanes):
     async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
         """See OrchestratorStore."""
         async with self.results.transaction() as connection:
-            rows = await fetch(connection, "cancel", {"delivery_ids": list(delivery_ids), "reason": reason})
-            ids = tuple(row[0] for row in rows)
+            values = {"delivery_ids": list(delivery_ids), "reason": clean(reason, MESSAGE_LENGTH)}
+            ids = tuple(row[0] for row in await fetch(connection, "cancel", values))
             return await log_operation(connection, "cancel", operator, reason, ids, subject="delivery")
 
     async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:

@@ -218,7 +218,7 @@ class Reading(Lanes):
         return [DeliveryRow(**{**each, "status": DeliveryState(each["status"])}) for each in named]
 
     async def _dead_letter_rows(self, ids: Sequence[int], wanted: Filter) -> list[DeadLetterRow]:
-        values = {**_matching(ids, wanted), "reason": None if wanted.reason is None else wanted.reason.value}
+        values = _matching(ids, wanted)
         rows = await self.people.fetch("dead_letter_rows", values)
         named = [_named(DeadLetterRow, row) for row in rows]
         return [DeadLetterRow(**{**each, "reason": ReasonClass(each["reason"])}) for each in named]
@@ -237,6 +237,7 @@ def _matching(ids: Sequence[int], wanted: Filter) -> Mapping[str, object]:
         "tenant": wanted.tenant,
         "destination": wanted.destination,
         "since": wanted.since,
+        "reason": None if wanted.reason is None else wanted.reason.value,
         "limit": wanted.limit,
     }
 

@@ -36,7 +36,8 @@ class Reconciling(Orchestrating, Reading):
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
         """See OrchestratorStore."""
-        values = {"kind": "doubt", "operator": operator, "reason": reason, "subject": "open deliveries"}
+        said = {"operator": clean(operator, MESSAGE_LENGTH), "reason": clean(reason, MESSAGE_LENGTH)}
+        values = {"kind": "doubt", "subject": "open deliveries", **said}
         return int((await self.results.fetch("log_operation", {**values, "affected": affected}))[0][0])
 
     async def attest(
@@ -47,7 +48,8 @@ class Reconciling(Orchestrating, Reading):
         async with self.people.transaction() as connection:
             deliveries = await _open_letters(connection, ids)
             await fetch(connection, "lock_deliveries", {"delivery_ids": deliveries})
-            closed = await fetch(connection, "close_attested", {"dead_letter_ids": ids, "operator": operator})
+            closing = {"dead_letter_ids": ids, "operator": clean(operator, MESSAGE_LENGTH)}
+            closed = await fetch(connection, "close_attested", closing)
             check_all_closed("attest", ids, [row[0] for row in closed])
             opened = []
             for delivery_id in deliveries:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed
 from sendonce.stores.archiving import OF_DELIVERIES, OF_EVENTS, Named, documents, named
 from sendonce.stores.postgres.lanes import QUERIES, Connection, Lanes, fetch
@@ -84,9 +85,9 @@ class Retaining(Lanes):
     ) -> int:
         """See RetentionStore."""
         values = {
-            "kind": kind,
-            "operator": operator,
-            "reason": reason,
+            "kind": clean(kind, CODE_LENGTH),
+            "operator": clean(operator, MESSAGE_LENGTH),
+            "reason": clean(reason, MESSAGE_LENGTH),
             "subject": subject,
             "affected": affected,
             "details": details,

@@ -221,7 +221,7 @@ d as (
          updated_at = now()
     from j x
    where t.id = x.d and t.status is not distinct from 'InProgress'
-  returning t.id, x.a, x.l, t.status, t.in_doubt, x.c, x.m, x.y
+  returning t.id, x.a, x.l, t.status, x.q, x.c, x.m, x.y
 ),
 z as (
   insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
@@ -233,7 +233,7 @@ k as (
          count(*)
     from d group by d.status
   union all
-  select 'in_doubt', count(*) from d where d.in_doubt having count(*) > 0
+  select 'in_doubt', count(*) from d where d.q having count(*) > 0
 )
 select count(*), case when count(*) < cardinality(:deliveries::bigint[]) then array_agg(array[d.id, d.a, d.l]) end from d;
 

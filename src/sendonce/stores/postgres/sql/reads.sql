@@ -106,6 +106,8 @@ select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_
    and (:tenant::text is null or e.tenant = :tenant::text)
    and (:destination::text is null or d.destination = :destination::text)
    and (:since::timestamptz is null or d.created_at >= :since::timestamptz)
+   and (:reason::text is null or exists (
+     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.reason = :reason::text))
  order by d.id desc
  limit :limit;
 
