@@ -142,7 +142,7 @@ async def working(
     orchestrator = Orchestrator(store, policies, channels)
     book = LeaseBook()
     facts: list[Fact] = []
-    worker_id = await store.register("here", "1", settings.concurrency)
+    worker_id = await store.register("here", "1", settings.concurrency, serves=channels.names)
     worker = Worker(
         orchestrator, store, channels, policies, book, settings,
         worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,

@@ -10,6 +10,7 @@ import pytest
 from sendonce.channels.protocol import Message
 from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
+from sendonce.domain.serving import Served
 from sendonce.engine import waiting
 from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import REMEMBERED, Fairness, Lanes
@@ -392,7 +393,7 @@ async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: 
     breakers = Breakers(sqlite_store, after=3, pauses=Pauses(first=MS, longest=MS), emit=lambda _: None)
     rooms = waiting.WaitingRooms(sqlite_store, fairness, breakers, hold=timedelta(seconds=5))
     fairness.begin([a_claim(destination="test://dead.example/other", address="test://dead.example/other")])
-    await rooms.look()
+    await rooms.look(Served(["https", "test"]))
     assert (await rooms.allot(5)).quotas == {}
 
     assert (await sqlite_store.let_out(room, 1, timedelta(seconds=5))).amount == 1, "nobody has taken it"

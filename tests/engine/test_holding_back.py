@@ -42,7 +42,7 @@ async def sent_nothing(channel: Told, seconds: float = 0.3) -> bool:
 async def test_a_stop_holds_back_what_it_names_until_it_is_lifted(database: Database, store: Store, scope: str) -> None:
     channel = Told(Delivered())
     people = await database.open()
-    async with working(store, serving(channel)):
+    async with working(store, serving(channel, "test", "null")):
         given_due_delivery(database, to="test:a", tenant="acme")
         await until_async(lambda: completed(database) == 1, "the first")
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from sendonce.domain.breakers import Breaker, LetOut, Pauses
 from sendonce.domain.outcomes import Delivered
+from sendonce.domain.serving import Served
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
 from sendonce.engine.waiting import WaitingRooms
@@ -14,6 +15,7 @@ from tests.domain.values import a_claim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOLD = timedelta(seconds=30)
+ALL = Served(["https", "http", "mailto", "test", "sms"])
 
 
 class Hotel:
@@ -60,7 +62,7 @@ async def looked(hotel: Hotel, fairness: Fairness | None = None) -> WaitingRooms
     store: RoomStore = hotel  # type: ignore[assignment]
     breakers = Breakers(store, after=10, pauses=Pauses(first=HOLD, longest=HOLD), emit=lambda _: None)
     waiting = WaitingRooms(store, fairness or Fairness(100), breakers, hold=HOLD)
-    await waiting.look()
+    await waiting.look(ALL)
     return waiting
 
 
@@ -82,7 +84,7 @@ async def test_who_was_served_last_is_last_after_the_next_look_too() -> None:
     first = await waiting.allot(1)
     await waiting.taken(first, [a_claim()])
     waiting._look_at = 0.0
-    await waiting.look()
+    await waiting.look(ALL)
 
     assert list(first.quotas) == ["destination:https://h00.example/"]
     assert list(await quotas(waiting, 1)) == ["destination:https://h01.example/"]
@@ -128,7 +130,7 @@ async def test_dead_rooms_do_not_make_the_others_share() -> None:
     waiting = await looked(Hotel(*rooms, a_room("place:mailto")))
 
     assert await quotas(waiting, 40) == {"place:mailto": 40}
-    assert await waiting.is_empty() is False
+    assert await waiting.is_empty(ALL) is False
 
 
 async def test_what_was_taken_from_a_breaker_and_not_claimed_is_given_back() -> None:

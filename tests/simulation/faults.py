@@ -18,7 +18,7 @@ from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed
 from sendonce.domain.tokens import provider_token
-from sendonce.engine import attempting, sender
+from sendonce.engine import attempting, sender, waiting
 from sendonce.engine.attempting import Attempted, Attempting, Known
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
@@ -220,6 +220,23 @@ def resumes_a_subscription_in_two_transactions() -> Patch:
 def sends_while_paused() -> Patch:
     """A claim does not look at the subscription."""
     return patch.object(holding, "_HELD", ())
+
+
+@fault("claims_are_served", within=20)
+def claims_what_it_does_not_serve() -> Patch:
+    """A claim does not look at what its worker can send."""
+    return patch.object(holding, "_lacked", lambda *args: None)
+
+
+@fault("everything_comes_to_an_end", within=20)
+def forgets_what_waits_for_its_channel() -> Patch:
+    """What is left to others is in a room that nobody takes it out of."""
+    real = waiting._address_of
+
+    def address_of(room: Any, served: Any) -> Any:
+        return "nobody" if room.name.startswith("channel:") else real(room, served)
+
+    return patch.object(waiting, "_address_of", address_of)
 
 
 @fault("sent_under_a_committed_lease", within=80)

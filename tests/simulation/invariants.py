@@ -250,6 +250,13 @@ def held_back_is_not_claimed(history: History) -> Iterator[str]:
                 yield f"delivery {row['id']} was claimed, and was held back"
 
 
+def claims_are_served(history: History) -> Iterator[str]:
+    """No attempt is spent on what its worker has no channel for."""
+    for row in history.attempts.values():
+        if row["error_code"] == "no_channel":
+            yield f"delivery {row['delivery_id']} was claimed by a worker that has no channel for it"
+
+
 def no_lease_is_left(history: History) -> Iterator[str]:
     """When all is done and everybody has left, there is no lease."""
     for row in history.leases:
@@ -293,6 +300,7 @@ RULES: tuple[Rule, ...] = (
     given_up_without_doubt_means_not_received, one_token_per_intent, sent_under_a_committed_lease, nothing_is_doubled,
     hold_means_hold, asked_before_sent_again, doubt_is_sticky, attempts_are_one_at_a_time, states_move_as_drawn,
     dead_letters_match, late_results_are_kept, applied_is_what_is_written, late_is_what_lost_its_lease,
+    claims_are_served,
     proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, counters_count, subscriptions_are_signed,
     breakers_wait_no_longer_than_they_may,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """A worker process: the real worker, sender, orchestrator and lease keeper, put together as the daemon does it."""
 
 import asyncio
+from collections.abc import Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,8 +41,9 @@ def config_of(lease: float) -> WorkerConfig:
 class Node:
     """Two strands, as the daemon has two threads with an event loop each."""
 
-    def __init__(self, scene: "Scene", number: int) -> None:
+    def __init__(self, scene: "Scene", number: int, lacking: Collection[str] = ()) -> None:
         self._scene = scene
+        self.lacking = lacking
         self.process = Process(f"worker-{number}")
         self._own = Strand(self.process)
         self._keeping = Strand(self.process)
@@ -67,9 +69,9 @@ class Node:
     async def _work(self) -> None:
         scene = self._scene
         store = cast(Store, scene.door(self.process))
-        channels = scene.world.channels(self.process)
+        channels = scene.world.channels(self.process, self.lacking)
         policies = Policies(POLICY, channels.settings())
-        worker_id = await store.register(self.process.name, "1", 4)
+        worker_id = await store.register(self.process.name, "1", 4, serves=channels.names)
         orchestrator, book = Orchestrator(store, policies, channels), LeaseBook()
         namespace = await store.namespace()
         gone = Gone(store, self._emit)

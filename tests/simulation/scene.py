@@ -11,7 +11,7 @@ from tests.simulation.database import Database, Door, Trouble
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.nodes import Node, Reconciling, config_of
 from tests.simulation.people import Application, Operator
-from tests.simulation.world import Send, World
+from tests.simulation.world import KINDS, Send, World
 
 Note = Callable[[str], None]
 # How long, in virtual seconds, everything may take to come to its end once nothing goes wrong any more.
@@ -80,6 +80,7 @@ class Scene:
         self.applied: list[Told] = []
         self.jumps_ahead: list[int] = []
         self._started = 0
+        self._sorts = _sorts(self.dice("fleet"))
         self.application = Application(self)
         self.operator = Operator(self)
 
@@ -97,7 +98,9 @@ class Scene:
 
     def start_node(self) -> None:
         self._started += 1
-        node = Node(self, self._started)
+        # Of each sort of worker there is one again and again, so that whatever is sent has somebody who serves it.
+        lacking = min(self._sorts, key=[node.lacking for node in self.live()].count)
+        node = Node(self, self._started, lacking)
         self.nodes.append(node)
         node.start()
         self.note(node.process, "begins")
@@ -129,6 +132,14 @@ class Scene:
             if verdict != "already applied":
                 told = Told(claim.delivery_id, claim.attempt, lease_id, type(outcome).__name__)
                 (self.late if verdict == "late" else self.applied).append(told)
+
+
+def _sorts(dice: Random) -> list[tuple[str, ...]]:
+    """What the workers of a run do not serve: nothing is left out, or each sort of them lacks what the other has."""
+    if dice.random() < 0.6:
+        return [()]
+    kinds = dice.sample(KINDS, len(KINDS))
+    return [tuple(kinds[:2]), tuple(kinds[2:3])]
 
 
 def _told(detail: object) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -103,14 +103,13 @@ class World:
         self.had: set[str] = set()
         self.forgotten: set[str] = set()
 
-    def channels(self, process: Process) -> Channels:
-        """A worker's registry with all kinds of receivers, as a process of its own has it."""
+    def channels(self, process: Process, lacking: Collection[str] = ()) -> Channels:
+        """A worker's registry as a process of its own has it: all kinds of receivers but these."""
         channels = Channels()
-        channels.add(Receiver(self, process, TOKEN), TOKEN)
-        channels.add(AskedReceiver(self, process, ASKED), ASKED)
-        channels.add(Receiver(self, process, HOLD), HOLD, if_unsure="hold")
-        channels.add(Receiver(self, process, RESEND), RESEND)
-        channels.add(AskedReceiver(self, process, HOOK), HOOK)
+        for kind in KINDS:
+            if kind not in lacking:
+                receiver = AskedReceiver if kind in CAN_BE_ASKED else Receiver
+                channels.add(receiver(self, process, kind), kind, **({"if_unsure": "hold"} if kind == HOLD else {}))
         return channels
 
     def forget(self) -> None:

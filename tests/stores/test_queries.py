@@ -29,15 +29,19 @@ ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
     *("missing_rights", "current_role", "clock"),
 }
-# The writing parts of cancel and of rolling up counters, a step of doubt, the migrator's bookkeeping, the clock.
+# The writing parts of cancel, of what nobody serves and of rolling up counters, a step of doubt, the migrator's
+# bookkeeping, the clock.
 ONLY_SQLITE = {
     "add_cancelled",
+    "add_unserved",
     "last_of_step",
+    "make_due",
     "counters_to_roll_up",
     "drop_counters",
     "has_meta",
     "newest_time",
     "set_schema_version",
+    "unserved",
 }
 
 SQL = re.compile(r"^\s*(select|insert into|update|delete from|with)\s+\S", re.IGNORECASE)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from sendonce.channels.protocol import Asking, Channel
-from sendonce.channels.serving import Serving
 from sendonce.domain.outcomes import Outcome
+from sendonce.domain.serving import Serving, open_name
 from sendonce.errors import ConfigError
 
 Registered = TypeVar("Registered")
@@ -78,6 +78,12 @@ class Channels:
     def find_asking(self, address: str, *, is_subscription: bool = False) -> Asking | None:
         """The channel, if its other side can be asked."""
         return self._asking.get(self.serving.of(address, is_subscription=is_subscription))
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The schemes and beginnings of addresses that are served here; None for whatever there is."""
+        opened = [open_name(each) for each in self.serving.opened if each in self._channels]
+        return (*sorted(self._channels), *sorted(opened))
 
     def settings(self) -> dict[str, Mapping[str, object]]:
         """The policy settings of each scheme or beginning."""

@@ -93,7 +93,7 @@ async def _ask(means: Means, on_asked: "Callable[[Asked], None]") -> "tuple[Reco
 
     store = means.store
     name = f"reconcile {socket.gethostname()}:{os.getpid()}"
-    worker_id = await store.register(name, __version__, CONCURRENCY)
+    worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
     reconciler = Reconciler(
         Orchestrator(store, means.policies, means.channels), store, means.channels, means.policies,
         namespace=await store.namespace(), worker_id=worker_id, keyring=means.keyring,

@@ -5,19 +5,22 @@ from dataclasses import dataclass, field, replace
 
 from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of
+from sendonce.domain.serving import Served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What may be claimed now: so many `each`, but for those named, which have so many left.
 
-    A destination is what was recorded; limits hold for those that name a host. A place is what `place_of` says.
+    A destination is what was recorded; limits hold for those that name a host. A place is what `place_of` says. Without
+    `served` everything is.
     """
 
     each: int = 1_000_000
     each_place: int = 1_000_000
     left: Mapping[str, int] = field(default_factory=dict)
     left_at_place: Mapping[str, int] = field(default_factory=dict)
+    served: Served | None = None
 
     @property
     def full(self) -> list[str]:

@@ -75,8 +75,9 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
     try:
         await store.ready()
         worker_id = await store.register(
-            name, parts.version, parts.config.concurrency, is_listening=parts.listen is not None
-        )
+            name, parts.version, parts.config.concurrency,
+            is_listening=parts.listen is not None, serves=parts.channels.names,
+        )  # fmt: skip
         orchestrator = Orchestrator(store, policies, parts.channels)
         book = LeaseBook()
         namespace = await store.namespace()

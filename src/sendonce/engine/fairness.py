@@ -10,6 +10,7 @@ from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of
 from sendonce.domain.limits import Limits, has_host
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Unknown
+from sendonce.domain.serving import Served
 
 QUICK_SECONDS = 1.0
 # Every claim is told of what is remembered: a thousand names made it cost more than twice as much.
@@ -99,11 +100,12 @@ class Fairness:
         kind, _, name = room.partition(":")
         return (self.places if kind == "place" else self.destinations).in_flight(name)
 
-    def limits(self) -> Limits:
+    def limits(self, served: Served | None = None) -> Limits:
         """What may be claimed now."""
         return Limits(
             each=self.destinations.first,
             each_place=self.places.first,
             left=self.destinations.all_left(),
             left_at_place=self.places.all_left(),
+            served=served,
         )

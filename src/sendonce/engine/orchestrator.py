@@ -8,6 +8,7 @@ from sendonce.domain.attempts import Report, Result, Verdict, resolve
 from sendonce.domain.decide import complete
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
+from sendonce.domain.serving import Served, shown
 from sendonce.engine.policies import Policies
 from sendonce.stores.ports import OrchestratorStore, Started
 
@@ -28,9 +29,20 @@ class Orchestrator:
         """Lease attempts for deliveries that wait in rooms."""
         return await self._store.start_waiting(worker_id, quotas, hold, limits, probes=probes)
 
-    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+    async def start_doubtful(
+        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served
+    ) -> Started:
         """Lease attempts for deliveries in doubt, to ask about them now."""
-        return await self._store.start_doubtful(worker_id, limit, hold, after=after)
+        return await self._store.start_doubtful(worker_id, limit, hold, after=after, served=served)
+
+    async def park_unserved(self, room: str, served: Served) -> int:
+        """Let what no live worker serves wait in a room of its channel."""
+        return await self._store.park_unserved(room, served)
+
+    async def give_up_unserved(self, name: str, after: int, limit: int) -> tuple[int, int | None]:
+        """Give up what has expired while it waited for a channel that no live worker serves; a bounded step."""
+        message = f"its deadline has passed, and no worker served {shown(name)}"
+        return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
 
     def decide(self, reports: Sequence[Report]) -> list[Result]:
         """Reports with their decisions. What was delivered is complete whatever else is known: no need to look."""

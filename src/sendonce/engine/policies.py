@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from sendonce.channels.serving import Serving
 from sendonce.domain.attempts import Claim
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override, parse_policy
+from sendonce.domain.serving import Serving
 from sendonce.errors import ConfigError
 
 

@@ -19,6 +19,7 @@ from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Keyring, Known, ask
+from sendonce.engine.fleet import Fleet
 from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -93,6 +94,7 @@ class Reconciler:
         self._worker_id = worker_id
         self._keyring = keyring
         self._concurrency = concurrency
+        self._fleet = Fleet(store, channels, worker_id)
 
     async def run(self, on_asked: Callable[[Asked], None]) -> Reconciled:
         """Ask about each delivery in doubt once. Interrupted, what was not asked is handed back."""
@@ -100,7 +102,9 @@ class Reconciler:
         after = 0
         while True:
             good_until = lease_time() + LEASE.total_seconds() - MARGIN_SECONDS
-            started = await self._orchestrator.start_doubtful(self._worker_id, self._concurrency, LEASE, after=after)
+            started = await self._orchestrator.start_doubtful(
+                self._worker_id, self._concurrency, LEASE, after=after, served=await self._fleet.served()
+            )
             if started.lease is None:
                 left_alone, until = await self._store.left_alone()
                 return Reconciled(

@@ -9,6 +9,7 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim
 from sendonce.domain.breakers import LetOut
 from sendonce.domain.destinations import place_of
+from sendonce.domain.serving import Served, place_of_name
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
 from sendonce.stores.ports import RoomStore
@@ -18,6 +19,8 @@ LOOK_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
 ROOMS_AT_ONCE = 200
 FORGET_SECONDS = 600.0
+# A room with hosts may hold what only others serve: after so many looks in vain it is looked into at every tenth only.
+IN_VAIN, EVERY = 3, 10
 
 
 @dataclass(slots=True)
@@ -46,6 +49,7 @@ class WaitingRooms:
         self._hold = hold
         self._rooms: dict[str, Room] = {}
         self._served: list[str] = []
+        self._in_vain: dict[str, int] = {}
         self._after = ""
         self._look_at = 0.0
         self._forget_at = time.monotonic() + FORGET_SECONDS
@@ -55,11 +59,11 @@ class WaitingRooms:
         """True when something is known to wait that only needs a free slot, its turn, or an answer."""
         return self._breakers.is_waiting or any(map(_is_open, self._rooms.values()))
 
-    async def is_empty(self) -> bool:
-        """True when nothing waits anywhere but behind breakers that are open. Looks at every room, now."""
+    async def is_empty(self, served: Served) -> bool:
+        """True when nothing waits for this worker but behind breakers that are open. Looks at every room, now."""
         after = ""
         while rooms := await self._store.rooms(after=after, limit=ROOMS_AT_ONCE):
-            if any(map(_is_open, rooms)):
+            if any(_is_open(room) and self._is_ours(room, served) for room in rooms):
                 self._look_at = 0.0
                 return False
             after = rooms[-1].name
@@ -69,24 +73,27 @@ class WaitingRooms:
         """Something was parked just now."""
         self._look_at = min(self._look_at, time.monotonic() + LOOK_AGAIN_SECONDS)
 
-    async def look(self) -> None:
-        """Read the list of rooms if it is time to."""
+    async def look(self, served: Served) -> list[Room]:
+        """Read the list of rooms if it is time to; those of them that no live worker serves."""
         if await self._breakers.apply():
             self._look_at = 0.0
         now = time.monotonic()
         if now < self._look_at:
-            return
+            return []
         self._look_at = now + LOOK_SECONDS
         rooms = await self._store.rooms(after=self._after, limit=ROOMS_AT_ONCE)
         self._after = rooms[-1].name if len(rooms) == ROOMS_AT_ONCE else ""
         # Those served last stay at the end: whoever comes first by name does not come first every time.
-        served = {name: place for place, name in enumerate(self._served)}
-        self._rooms = {room.name: room for room in sorted(rooms, key=lambda room: served.get(room.name, -1))}
+        last = {name: place for place, name in enumerate(self._served)}
+        ours = [room for room in rooms if self._is_ours(room, served)]
+        self._rooms = {room.name: room for room in sorted(ours, key=lambda room: last.get(room.name, -1))}
+        self._in_vain = {name: times + 1 for name, times in self._in_vain.items() if name not in self._rooms}
         self._served = [name for name in self._served if name in self._rooms]
         self._breakers.see(room.name for room in rooms if room.breaker is not None)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_SECONDS
             await self._store.forget_breakers(timedelta(seconds=FORGET_SECONDS))
+        return [room for room in rooms if _is_unserved(room, served)]
 
     async def allot(self, free: int) -> Allotment:
         """How many to take out of each room now, at most `free` altogether, and no more than its share of one room."""
@@ -111,6 +118,7 @@ class WaitingRooms:
         """
         sent = self._breakers.begin(claims, allotment.let_out)
         self._served = [name for name in self._served if name not in allotment.quotas] + list(allotment.quotas)
+        self._in_vain |= {name: 0 if claims else self._in_vain.get(name, 0) + 1 for name in allotment.quotas}
         for name, quota in allotment.quotas.items():
             room = self._rooms.pop(name)
             if claims and room.waiting > quota and _is_open(room):
@@ -122,11 +130,22 @@ class WaitingRooms:
         for subscription_id, tokens in allotment.tokens.items():
             await self._return_tokens(subscription_id, tokens - spent[subscription_id])
 
+    def _is_ours(self, room: Room, served: Served) -> bool:
+        """Whether this worker serves what waits there, as far as can be told."""
+        address = _address_of(room, served)
+        if address is not None:
+            return served.lacked(address, is_subscription=_is_of_subscription(room)) is None
+        times = self._in_vain.get(room.name, 0)
+        return times < IN_VAIN or times % EVERY == 0 or served.is_all or served.known == served.names
+
     def _lanes_of(self, room: Room) -> dict[str, int]:
         """What the destination and the place of this room have left."""
         kind, _, name = room.name.partition(":")
         if kind == "place":
             return {room.name: self._fairness.places.left(name)}
+        if kind == "channel":
+            place = place_of_name(name)
+            return {f"place:{place}": self._fairness.places.left(place)}
         destination = f"subscription:{name}" if kind == "rate" else name
         lanes = {f"destination:{destination}": self._fairness.destinations.left(destination)}
         if place := place_of(room.address or destination):
@@ -157,6 +176,26 @@ class WaitingRooms:
     async def _return_tokens(self, subscription_id: int, amount: int) -> None:
         if amount > 0:
             await self._store.give_back_tokens(subscription_id, amount)
+
+
+def _address_of(room: Room, served: Served) -> str | None:
+    """By which it is told whether a room is served: an address or a name; None when it may hold several."""
+    kind, _, name = room.name.partition(":")
+    match kind:
+        case "channel":
+            return name
+        case "place":
+            return name if name in served.known else None
+    return room.address if _is_of_subscription(room) else name
+
+
+def _is_of_subscription(room: Room) -> bool:
+    return room.name.startswith(("rate:", "destination:subscription:"))
+
+
+def _is_unserved(room: Room, served: Served) -> bool:
+    address = _address_of(room, served)
+    return address is not None and not served.is_live(address, is_subscription=_is_of_subscription(room))
 
 
 def _is_open(room: Room) -> bool:

@@ -9,15 +9,18 @@ from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
+from sendonce.domain.serving import Served
 from sendonce.engine.attempting import Attempting, Keyring
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.fairness import Fairness
+from sendonce.engine.fleet import SPARE_SECONDS, Fleet
 from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.patience import Patience
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
+from sendonce.engine.unserved import Unserved
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
@@ -65,6 +68,9 @@ class Worker:
         self._fairness = Fairness(config.concurrency, per_destination=config.per_destination, per_place=config.per_host)
         pauses = Pauses(first=config.breaker_pause, longest=config.breaker_longest)
         self._breakers = Breakers(rooms, after=config.breaker_after, pauses=pauses, emit=emit)
+        # One that ends when nothing is left to do does not wait for others to do it.
+        self._fleet = Fleet(leases, channels, worker_id, spare=0.0 if config.until_idle else SPARE_SECONDS)
+        self._unserved = Unserved(orchestrator, emit)
         self._waiting = WaitingRooms(rooms, self._fairness, self._breakers, hold=config.lease)
         self._sender = Sender(
             Attempting(channels, namespace, keyring),
@@ -139,7 +145,7 @@ class Worker:
         """
         if self.in_flight:
             return False
-        is_empty = await self._waiting.is_empty()
+        is_empty = await self._waiting.is_empty(await self._fleet.served())
         return (is_empty and await self._leases.is_idle()) or (self._config.once and empty_turns > 1)
 
     async def _claim(self, wanted: int) -> int:
@@ -148,30 +154,32 @@ class Worker:
         What waits in rooms gets up to half of the slots, and a single one in turn, so that it does not hold up what is
         due.
         """
-        await self._waiting.look()
+        served = await self._fleet.served()
+        await self._unserved.tend(await self._waiting.look(served), served)
         self._is_rooms_turn = not self._is_rooms_turn
-        out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn))
+        out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn), served)
         if out >= wanted:
             return out
         begun = lease_time()
-        limits = self._fairness.limits()
+        limits = self._fairness.limits(served)
         started = await self._orchestrator.start(self._worker_id, wanted - out, self._config.lease, limits)
         out += self._take(started, begun)
         if started.parked:
             self._waiting.look_soon()
             return wanted
         if not out and wanted == 1 and not self._is_rooms_turn:
-            return await self._claim_waiting(1)
+            return await self._claim_waiting(1, served)
         return out
 
-    async def _claim_waiting(self, wanted: int) -> int:
+    async def _claim_waiting(self, wanted: int, served: Served) -> int:
         """The same out of rooms."""
         allotment = await self._waiting.allot(wanted)
         if not allotment.quotas:
             return 0
         begun = lease_time()
+        limits = self._fairness.limits(served)
         started = await self._orchestrator.start_waiting(
-            self._worker_id, allotment.quotas, self._config.lease, self._fairness.limits(), probes=allotment.probes
+            self._worker_id, allotment.quotas, self._config.lease, limits, probes=allotment.probes
         )
         out = self._take(started, begun)
         await self._waiting.taken(allotment, started.lease.claims if started.lease else ())

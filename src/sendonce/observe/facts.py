@@ -171,6 +171,14 @@ class Tripped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotServed:
+    """The deadline of so many deliveries has passed while no live worker served their `channel`: they are given up."""
+
+    channel: str
+    expired: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alerted:
     """People are told that something needs them, or that it is over."""
 
@@ -244,6 +252,7 @@ Fact: TypeAlias = (
     | DatabaseBack
     | Disabled
     | Tripped
+    | NotServed
     | Alerted
     | AlertFailed
     | MetricsFailed

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from sendonce.domain.durations import format_duration
+from sendonce.domain.serving import shown
 from sendonce.observe.facts import (
     Alerted,
     AlertFailed,
@@ -24,6 +25,7 @@ from sendonce.observe.facts import (
     Listening,
     MetricsFailed,
     MoreIncidents,
+    NotServed,
     Pruned,
     PruningFailed,
     Settled,
@@ -140,6 +142,7 @@ def _warning(
     | DatabaseLost
     | Disabled
     | Tripped
+    | NotServed
     | Alerted
     | AlertFailed
     | MetricsFailed
@@ -161,6 +164,9 @@ def _warning(
         case Tripped():
             why = f" ({fact.code})" if fact.code else ""
             return f"a destination fails again and again{why}: what goes there waits; see: sendonce status"
+        case NotServed():
+            why = f"their deadline has passed, and no live worker serves {shown(fact.channel)}"
+            return f"gave up {fact.expired} deliveries: {why}"
         case Alerted():
             return f"alert {fact.name}: {fact.message}"
         case AlertFailed() | MetricsFailed() | PruningFailed():

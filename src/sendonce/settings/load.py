@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sendonce.channels.serving import Serving
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
+from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings

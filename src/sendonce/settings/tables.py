@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sendonce.channels.guard import Guard
-from sendonce.channels.serving import Serving
+from sendonce.domain.serving import Serving
 from sendonce.errors import ConfigError
 from sendonce.sealing import Sealer
 from sendonce.settings.given import Everything

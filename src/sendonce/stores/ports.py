@@ -13,6 +13,7 @@ from sendonce.domain.attempts import Lease, Report, Result, Verdict
 from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.events import NewEvent
 from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.domain.serving import Served
 from sendonce.stores.bulk import BulkStore, OperationRow
 from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import (
@@ -42,8 +43,8 @@ class OrchestratorStore(Protocol):
         """Lease one attempt each for up to `limit` due deliveries, oldest first.
 
         A delivery is never claimed by two workers. The lease is durable when this returns. Nothing is claimed that
-        is stopped, whose subscription is paused, disabled or has a rate, that a breaker holds back, or that is beyond
-        the limits: such rows are parked instead, each on what holds it.
+        is stopped, whose subscription is paused, disabled or has a rate, that a breaker holds back, that is beyond the
+        limits or that the worker does not serve: such rows are parked instead, each on what holds it.
         """
         ...
 
@@ -63,8 +64,20 @@ class OrchestratorStore(Protocol):
         """
         ...
 
-    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+    async def start_doubtful(
+        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+    ) -> Started:
         """Lease up to `limit` waiting deliveries that may have been sent, with ids above `after`, due or not."""
+        ...
+
+    async def park_unserved(self, room: str, served: Served) -> int:
+        """Of a room of some destination, place or rate: let what no live worker serves wait for one that does."""
+        ...
+
+    async def give_up_unserved(self, room: str, after: int, limit: int, *, message: str) -> tuple[int, int | None]:
+        """Give up what has expired in a channel's room, among `limit` of it with ids above `after`: how many were, and
+        the last id looked at; None when there are no more. No attempt is made and none is counted. What may have been
+        sent stays; what needs that channel no longer is due again."""
         ...
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
@@ -97,7 +110,7 @@ class RoomStore(Protocol):
     """What holds work back and lets it out again: rooms, breakers and rates. Used beside the orchestrator."""
 
     async def rooms(self, *, after: str, limit: int) -> list[Room]:
-        """The rooms in which deliveries wait (destination, place, rate), by name; nobody's list can miss one."""
+        """Where deliveries wait for a destination, place, rate or channel, by name; nobody's list can miss one."""
         ...
 
     async def trip(self, room: str, *, pause: timedelta, code: str | None) -> bool:
@@ -198,8 +211,20 @@ class LeaseStore(Protocol):
         """Have every connection open that claims, results and leases need: none is missing after the first claim."""
         ...
 
-    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
-        """Enter a worker, and whether it serves metrics; its id."""
+    async def register(
+        self,
+        name: str,
+        version: str,
+        concurrency: int,
+        *,
+        is_listening: bool = False,
+        serves: Sequence[str] | None = None,
+    ) -> int:
+        """Enter a worker: what it serves (None: it does not say), and whether it shows metrics; its id."""
+        ...
+
+    async def served(self, worker_id: int) -> dict[str, bool]:
+        """What other workers serve that were seen lately, each with whether one that is alive does."""
         ...
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:

@@ -193,9 +193,9 @@ class KeptSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…` or `rate:…`. A count stops at a cap.
-
-    `address` is where a subscription's room leads to.
+    """Where deliveries wait that cannot be sent now: `destination:…`, `place:…`, `rate:…`, or `channel:…` for one that
+    not every worker serves. A count stops at a cap. `address`: where a subscription's own leads to. `is_served`: some
+    live worker takes out of a channel's.
     """
 
     name: str
@@ -203,6 +203,7 @@ class Room:
     address: str | None = None
     breaker: Breaker | None = None
     is_probe_due: bool = False
+    is_served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +318,8 @@ SUBSCRIPTIONS_SHOWN = 10_000
 ENGINE = "sendonce worker"
 # A worker says every two seconds that it is there.
 ALIVE = timedelta(seconds=15)
+# What a worker served counts so long after it was seen: while it is replaced nobody sends without its profile.
+LATELY = timedelta(hours=1)
 
 
 # What the operations log says of whoever brings a subscription to a state.

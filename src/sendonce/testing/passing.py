@@ -38,7 +38,7 @@ class Pass:
     async def run(self, ended: Sequence[datetime]) -> None:
         """Work until nothing is left to do now. Leases that `ended` in between are closed as of then."""
         store = self._opened.store
-        worker_id = await store.register("test", __version__, CONFIG.concurrency)
+        worker_id = await store.register("test", __version__, CONFIG.concurrency, serves=self._channels.names)
         orchestrator = Orchestrator(store, self._policies, self._channels)
         book, gone = LeaseBook(), Gone(store, logs.write)
         keeper = Keeper(

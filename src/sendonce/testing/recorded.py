@@ -24,6 +24,10 @@ class RecordedChannels(Channels):
         if own is not None:
             self.update(own)
 
+    @property
+    def names(self) -> None:
+        """Whatever there is."""
+
     def find(self, address: str, *, is_subscription: bool = False) -> Channel:
         channel = super().find(address, is_subscription=is_subscription)
         if channel is None or channel is self._recording:

@@ -54,7 +54,8 @@ grant select, insert, update on sendonce_deliveries, sendonce_attempts to {orche
 grant insert on sendonce_leases, sendonce_dead_letters, sendonce_findings, sendonce_counters, sendonce_operations
   to {orchestrator};
 grant usage on sequence sendonce_lease_ids to {orchestrator};
-grant execute on function sendonce_park(bigint[], text[], text[], text) to {orchestrator};
+grant execute on function sendonce_park(bigint[], text[], text[], text),
+  sendonce_set_aside(bigint[], text[], text[], text, text[], text[], text[], float8) to {orchestrator};
 grant select, insert, update, delete on sendonce_breakers to {orchestrator};
 grant select, insert, update on sendonce_buckets to {orchestrator};
 

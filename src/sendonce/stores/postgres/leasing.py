@@ -1,5 +1,6 @@
 """Workers and their leases: register, beat, renew, release, expire."""
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -8,7 +9,8 @@ from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.lanes import Lanes, fetch
 from sendonce.stores.postgres.orchestrating import settle_on
-from sendonce.stores.records import ALIVE
+from sendonce.stores.records import ALIVE, LATELY
+from sendonce.stores.served import served_of
 
 _WIDTH = len(Claim._fields)
 
@@ -16,15 +18,29 @@ _WIDTH = len(Claim._fields)
 class Leasing(Lanes):
     """One lane of its own: a renewal never waits for a claim or a settle."""
 
-    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
+    async def register(
+        self,
+        name: str,
+        version: str,
+        concurrency: int,
+        *,
+        is_listening: bool = False,
+        serves: Sequence[str] | None = None,
+    ) -> int:
         """See LeaseStore."""
         values = {
             "name": clean(name, MESSAGE_LENGTH),
             "version": clean(version, CODE_LENGTH),
             "concurrency": concurrency,
             "is_listening": is_listening,
+            "serves": None if serves is None else json.dumps(list(serves)),
         }
         return int((await self.leases.fetch("register", values))[0][0])
+
+    async def served(self, worker_id: int) -> dict[str, bool]:
+        """See LeaseStore."""
+        values = {"worker_id": worker_id, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
+        return served_of(await self.leases.fetch("served", values))
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:
         """See LeaseStore."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import StoreBusy
 from sendonce.queries import array
@@ -53,7 +54,9 @@ class Orchestrating(Lanes):
         self._parking = min(self._parking * 4, PARK_LIMIT) if claimed.held > limit // 2 else limit
         if not claimed.held:
             return Started(claimed.lease)
-        return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease))
+        # What a live worker serves is left to it for a moment, unless most of what is due is in the way here.
+        spare = limits.served.spare if limits.served and claimed.held <= limit // 2 else 0.0
+        return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease, spare))
 
     async def start_waiting(
         self,
@@ -72,6 +75,17 @@ class Orchestrating(Lanes):
             return Started(claimed.lease)
         claims = claimed.lease.claims if claimed.lease else ()
         return Started(claimed.lease, await self._park_all(limits.after(claims), list(quotas), claimed.lease))
+
+    async def park_unserved(self, room: str, served: Served) -> int:
+        """See OrchestratorStore."""
+        return await self._park(Limits(served=served), room)
+
+    async def give_up_unserved(self, room: str, after: int, limit: int, *, message: str) -> tuple[int, int | None]:
+        """See OrchestratorStore."""
+        name = bare(room.partition(":")[2])
+        values = {"room": room, "name": name, "after": after, "limit": limit, "message": message}
+        given_up, last = (await self.claims.fetch("give_up_unserved", values))[0]
+        return given_up, last
 
     async def _claim(
         self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits = NO_LIMITS
@@ -115,16 +129,18 @@ class Orchestrating(Lanes):
             return None
         return self.watermark
 
-    async def _park_all(self, limits: Limits, rooms: Sequence[str | None], lease: Lease | None) -> int:
+    async def _park_all(
+        self, limits: Limits, rooms: Sequence[str | None], lease: Lease | None, spare: float = 0.0
+    ) -> int:
         """Park what is in the way among the oldest due rows, or at the front of these rooms; how many were."""
         try:
-            return sum([await self._park(limits, room) for room in rooms])
+            return sum([await self._park(limits, room, spare) for room in rooms])
         except StoreBusy:
             if lease is None:
                 raise
             return 0  # what was leased is ours to send; what is to be parked is met again
 
-    async def _park(self, limits: Limits, room: str | None) -> int:
+    async def _park(self, limits: Limits, room: str | None, spare: float = 0.0) -> int:
         async with self.claims.transaction() as connection:
             found = {"limit": self._parking if room is None else PARK_LIMIT, "room": room}
             rows = await fetch(connection, "lock_due" if room is None else "lock_waiting", found)
@@ -133,6 +149,9 @@ class Orchestrating(Lanes):
                 "destinations": limits.full,
                 "places": limits.full_places,
                 "room": room,
+                **served_values(limits.served),
+                "live": None if limits.served is None else sorted(limits.served.live),
+                "spare": spare,
             }
             return int((await fetch(connection, "park", values))[0][0])
 
@@ -151,7 +170,15 @@ def limit_values(limits: Limits) -> dict[str, object]:
         "lefts": array(list(limits.left.values())),
         "places": array(list(limits.left_at_place)),
         "place_lefts": array(list(limits.left_at_place.values())),
+        **served_values(limits.served),
     }
+
+
+def served_values(served: Served | None) -> dict[str, object]:
+    """What a worker serves as parameters of the same."""
+    if served is None or served.is_all:
+        return {"served": None, "beginnings": None}
+    return {"served": array(sorted(served.names)) or "{}", "beginnings": array(served.beginnings)}
 
 
 async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ from sendonce.stores.postgres.rooms import room_of
 from sendonce.stores.records import (
     ALIVE,
     COUNT_CAP,
+    LATELY,
     ROOM_CAP,
     ROOMS_SHOWN,
     SUBSCRIPTIONS_SHOWN,
@@ -27,6 +28,7 @@ from sendonce.stores.records import (
     SubscriptionRow,
     WorkerRow,
 )
+from sendonce.stores.served import known_served, served_of
 
 WINDOW = 10_000
 _LAST = 2**63 - 1
@@ -44,6 +46,8 @@ class Reading(Lanes):
         stops = await self.people.fetch("stops", {})
         rooms = await self.people.fetch("rooms", {"after": "", "limit": ROOMS_SHOWN, "cap": ROOM_CAP})
         parked_by = await self.people.fetch("parked_by", {"cap": COUNT_CAP})
+        seen = {"worker_id": 0, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
+        served = served_of(await self.people.fetch("served", seen))
         alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
             "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt",
@@ -53,7 +57,7 @@ class Reading(Lanes):
             **dict(zip(names, counts, strict=True)),
             workers=tuple(WorkerRow(**_named(WorkerRow, row)) for row in workers),
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
-            rooms=tuple(room_of(row) for row in rooms),
+            rooms=known_served([room_of(row) for row in rooms], served),
             alerts=tuple(each for each in alerts if each.is_raised),
             parked=sum(count for _, count in parked_by),
             parked_by=tuple(parked_by),

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from sendonce.domain.limits import Limits
+from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.letters import check_all_closed
@@ -20,13 +22,18 @@ _LAST = 2**63 - 1
 
 
 class Reconciling(Orchestrating, Reading):
-    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
+    async def start_doubtful(
+        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+    ) -> Started:
         """See OrchestratorStore."""
         while True:
-            claimed = await self._claim("start_doubtful", {"limit": limit, "after": after}, worker_id, hold)
+            values, limits = {"limit": limit, "after": after}, Limits(served=served)
+            claimed = await self._claim("start_doubtful", values, worker_id, hold, limits)
             if claimed.lease is not None or not claimed.held:
                 return Started(claimed.lease)
-            after = claimed.until[1]  # all of these are stopped or paused; there may be others behind them
+            after = claimed.until[
+                1
+            ]  # all of these are stopped, paused or not served here; there may be others behind them
 
     async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         """See OrchestratorStore."""

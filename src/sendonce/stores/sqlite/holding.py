@@ -1,4 +1,4 @@
-"""What holds a delivery back, for claims: the first of subscription, stop, breaker, rate, destination and place."""
+"""What holds a delivery back from a claim: subscription, stop, channel, breaker, rate, destination or place."""
 
 import json
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of, scheme_of
 from sendonce.domain.limits import Limits, has_host
+from sendonce.domain.serving import Served
 from sendonce.stores.sqlite.lanes import Row, Transaction
 
 PARK_LIMIT = 2000
@@ -14,7 +15,15 @@ _HELD = ("paused", "disabled")
 _WIDTH = len(Claim._fields)
 _OF_CLAIM = tuple(
     Claim._fields.index(name)
-    for name in ("delivery_id", "destination", "address", "tenant", "subscription_id", "subscription_state")
+    for name in (
+        "delivery_id",
+        "destination",
+        "address",
+        "tenant",
+        "subscription_id",
+        "subscription_state",
+        "is_proven",
+    )
 )
 
 
@@ -33,15 +42,22 @@ class Holders(NamedTuple):
     def is_all_stopped(self) -> bool:
         return any(scope == "all" for scope, _ in self.stops)
 
-    def room_of(self, row: Row, room: str | None) -> str | None:
-        """What holds this row (the columns of `holders`) but for the room it is in; limits are not looked at."""
-        _, destination, address, tenant, subscription_id, state, rate = row
+    def shut_room_of(self, row: Row) -> str | None:
+        """What a person has put in this row's way (the columns of `holders`), if anything."""
+        _, destination, address, tenant, subscription_id, state, *_ = row
         if state in _HELD:
             return f"subscription:{subscription_id}"
         for scope, value in self.stops:
             named = {"channel": (scheme_of(address),), "destination": (destination, address), "tenant": (tenant,)}
             if value in named.get(scope, ()):
                 return f"stop:{scope}:{value}"
+        return None
+
+    def room_of(self, row: Row, room: str | None) -> str | None:
+        """What holds this row but for the room it is in; neither limits nor what is served are looked at."""
+        if held := self.shut_room_of(row):
+            return held
+        _, destination, address, _, subscription_id, _, _, rate = row
         for name in (f"destination:{destination}", f"place:{place_of(address)}") if self.breakers else ():
             if name in self.breakers and name != room:
                 return name
@@ -57,7 +73,7 @@ def sendable(rows: Sequence[Row], holders: Holders, limits: Limits, room: str | 
     for row in rows:
         facts = (*(row[index] for index in _OF_CLAIM), row[_WIDTH])
         destination, address = facts[1], facts[2]
-        if holders.room_of(facts, room) is not None:
+        if holders.room_of(facts, room) is not None or _lacked(facts, limits.served) is not None:
             continue
         place = place_of(address)
         if place:
@@ -71,20 +87,40 @@ def sendable(rows: Sequence[Row], holders: Holders, limits: Limits, room: str | 
     return found
 
 
-def park(transaction: Transaction, holders: Holders, limits: Limits, room: str | None) -> int:
-    """Park what must not be sent now among the oldest due rows, or at the front of a room; how many were."""
+def park(transaction: Transaction, holders: Holders, limits: Limits, room: str | None, *, spare: float = 0.0) -> int:
+    """Park what must not be sent now among the oldest due rows, or at the front of a room; how many were.
+
+    What has been due for less than `spare` seconds is left to a live worker that serves it.
+    """
     values = {"limit": PARK_LIMIT, "room": room}
     rows = transaction.fetch("front_due" if room is None else "front_waiting", values)
     full, full_places = set(limits.full), set(limits.full_places)
     parked = []
     for row in rows:
-        # Whoever waits for its own room stays there, whatever else would hold it as well.
-        held = holders.room_of(row, None) or _full_room(row, full, full_places)
+        facts, due_at = row[:-1], row[-1]
+        name = _lacked(facts, limits.served)
+        if name is not None:
+            is_old = due_at is not None and due_at <= transaction.now - spare * 1e6
+            held = holders.shut_room_of(facts) or _channel_room(name, limits.served, room, is_old=is_old)
+        else:
+            # Whoever waits for its own room stays there, whatever else would hold it as well.
+            held = holders.room_of(facts, None) or _full_room(facts, full, full_places)
         if held is not None and held != room:
             parked.append((row[0], held))
     if parked:
         transaction.change("park", {"parked": json.dumps(parked)})
     return len(parked)
+
+
+def _lacked(row: Row, served: Served | None) -> str | None:
+    """The name that serves this row, when it is not this worker's. What is proven is not sent any more."""
+    return None if served is None or row[6] == 1 else served.lacked(row[2], is_subscription=row[4] is not None)
+
+
+def _channel_room(name: str, served: Served | None, room: str | None, *, is_old: bool) -> str | None:
+    """Where it waits for a worker that serves it. Where one that is alive comes by anyway it stays."""
+    is_elsewhere = served is not None and served.is_live(name) and not (room or "").startswith("channel:")
+    return None if is_elsewhere and not is_old else f"channel:{name}"
 
 
 def _full_room(row: Row, full: set[str], full_places: set[str]) -> str | None:

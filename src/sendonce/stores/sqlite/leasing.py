@@ -7,7 +7,8 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.stores.records import ALIVE
+from sendonce.stores.records import ALIVE, LATELY
+from sendonce.stores.served import served_of
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.orchestrating import claim_of
 from sendonce.stores.sqlite.settling import settle
@@ -22,8 +23,19 @@ class Leasing:
     _writer: Lane
     _reader: Lane
 
-    async def register(self, name: str, version: str, concurrency: int, *, is_listening: bool = False) -> int:
-        return await self._writer.run(_register, name, version, concurrency, is_listening)
+    async def register(
+        self,
+        name: str,
+        version: str,
+        concurrency: int,
+        *,
+        is_listening: bool = False,
+        serves: Sequence[str] | None = None,
+    ) -> int:
+        return await self._writer.run(_register, name, version, concurrency, is_listening, serves)
+
+    async def served(self, worker_id: int) -> dict[str, bool]:
+        return served_of(await self._reader.run(served_rows, worker_id))
 
     async def beat(self, worker_id: int, *, progressed: bool) -> None:
         await self._writer.run(Transaction.change, "beat", {"worker_id": worker_id, "progressed": progressed})
@@ -51,14 +63,28 @@ class Leasing:
         await self._writer.run(_roll_up_counters)
 
 
-def _register(transaction: Transaction, name: str, version: str, concurrency: int, is_listening: bool) -> int:
+def _register(
+    transaction: Transaction,
+    name: str,
+    version: str,
+    concurrency: int,
+    is_listening: bool,
+    serves: Sequence[str] | None,
+) -> int:
     values = {
         "name": clean(name, MESSAGE_LENGTH),
         "version": clean(version, CODE_LENGTH),
         "concurrency": concurrency,
         "is_listening": is_listening,
+        "serves": None if serves is None else json.dumps(list(serves)),
     }
     return int(transaction.fetch("register", values)[0][0])
+
+
+def served_rows(transaction: Transaction, worker_id: int) -> list[Row]:
+    """What workers other than this one serve, and whether one of them is alive."""
+    alive, lately = transaction.now - microseconds(ALIVE), transaction.now - microseconds(LATELY)
+    return transaction.fetch("served", {"worker_id": worker_id, "alive": alive, "lately": lately})
 
 
 def _eldest(transaction: Transaction) -> list[Row]:

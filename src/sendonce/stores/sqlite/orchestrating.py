@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from sendonce.domain.attempts import Claim, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.stores import leases
 from sendonce.stores.bulk import OperationRow
@@ -41,6 +42,12 @@ class Orchestrating:
     ) -> Started:
         return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits, probes or {})
 
+    async def park_unserved(self, room: str, served: Served) -> int:
+        return await self._writer.run(_park_unserved, room, served)
+
+    async def give_up_unserved(self, room: str, after: int, limit: int, *, message: str) -> tuple[int, int | None]:
+        return await self._writer.run(_give_up_unserved, room, after, limit, message)
+
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         return await self._writer.run(settle, results) if results else []
 
@@ -65,8 +72,12 @@ def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta
     good = sendable(rows, holders, limits, None)
     claims = tuple([claim_of(row) for row in good])
     lease = open_lease(transaction, worker_id, claims, hold)
-    parked = park(transaction, holders, limits.after(claims), None) if len(good) < len(rows) else 0
-    return Started(lease, parked)
+    held = len(rows) - len(good)
+    if not held:
+        return Started(lease)
+    # What a live worker serves is left to it for a moment, unless most of what is due is in the way here.
+    spare = limits.served.spare if limits.served and held <= limit // 2 else 0.0
+    return Started(lease, park(transaction, holders, limits.after(claims), None, spare=spare))
 
 
 def _start_waiting(
@@ -102,6 +113,26 @@ def _at(transaction: Transaction, room: str, part: float) -> list[Row]:
     first, last = transaction.fetch("room_bounds", {"room": room})[0]
     from_id = 0 if first is None else first + int(part * (last - first))
     return transaction.fetch("claim_waiting", {"room": room, "from_id": from_id, "limit": FRONT})
+
+
+def _park_unserved(transaction: Transaction, room: str, served: Served) -> int:
+    return park(transaction, Holders.now(transaction), Limits(served=served), room)
+
+
+def _give_up_unserved(
+    transaction: Transaction, room: str, after: int, limit: int, message: str
+) -> tuple[int, int | None]:
+    name = bare(room.partition(":")[2])
+    rows = transaction.fetch("unserved", {"room": room, "name": name, "after": after, "limit": limit})
+    due = [row[0] for row in rows if row[2]]
+    over = [row[0] for row in rows if row[1] and not row[2]]
+    if due:
+        transaction.change("make_due", {"ids": json.dumps(due)})
+    if over:
+        transaction.change("give_up_unserved", {"ids": json.dumps(over)})
+        transaction.change("add_unserved", {"ids": json.dumps(over), "message": message})
+        transaction.change("count", {"name": "dead_lettered", "amount": len(over)})
+    return len(over), rows[-1][0] if len(rows) == limit else None
 
 
 def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim], hold: timedelta) -> Lease | None:

@@ -24,8 +24,10 @@ from sendonce.stores.records import (
     SubscriptionRow,
     WorkerRow,
 )
+from sendonce.stores.served import known_served, served_of
 from sendonce.stores.sqlite import lists
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.leasing import served_rows
 from sendonce.stores.sqlite.rooms import rooms_of
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds, moment
@@ -126,7 +128,7 @@ def _status(transaction: Transaction) -> Status:
         **dict(zip(names, counts, strict=True)),
         workers=tuple(record(WorkerRow, row) for row in workers),
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
-        rooms=tuple(rooms_of(transaction, "", ROOMS_SHOWN)),
+        rooms=known_served(rooms_of(transaction, "", ROOMS_SHOWN), served_of(served_rows(transaction, 0))),
         alerts=tuple(each for each in alerts if each.is_raised),
         parked=sum(count for _, count in parked_by),
         parked_by=tuple((cause, count) for cause, count in parked_by),

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sendonce.domain.limits import NO_LIMITS
+from sendonce.domain.limits import Limits
+from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.ports import Started
@@ -27,8 +28,10 @@ class Reconciling:
     _writer: Lane
     _reader: Lane
 
-    async def start_doubtful(self, worker_id: int, limit: int, hold: timedelta, *, after: int) -> Started:
-        return await self._writer.run(_start_doubtful, worker_id, limit, hold, after)
+    async def start_doubtful(
+        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+    ) -> Started:
+        return await self._writer.run(_start_doubtful, worker_id, limit, hold, after, Limits(served=served))
 
     async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         return await self._writer.run(_doubt, after, limit, wait)
@@ -57,13 +60,15 @@ class Reconciling:
         return await self._reader.run(_first_delivery_since, since)
 
 
-def _start_doubtful(transaction: Transaction, worker_id: int, limit: int, hold: timedelta, after: int) -> Started:
-    """Asking is not sending: a rate, a breaker or a limit holds nothing back here, a stop or a pause does."""
+def _start_doubtful(
+    transaction: Transaction, worker_id: int, limit: int, hold: timedelta, after: int, limits: Limits
+) -> Started:
+    """Asking is not sending: a rate or a breaker holds nothing back here, a stop or a pause does."""
     holders = Holders.now(transaction)._replace(breakers=frozenset())
     if limit < 1 or holders.is_all_stopped:
         return Started(None)
     while rows := transaction.fetch("claim_doubtful", {"after": after, "limit": limit}):
-        good = sendable([(*row[:-1], None) for row in rows], holders, NO_LIMITS, None)
+        good = sendable([(*row[:-1], None) for row in rows], holders, limits, None)
         if good:
             return Started(open_lease(transaction, worker_id, [claim_of(row) for row in good], hold))
         after = rows[-1][0]

@@ -15,3 +15,119 @@ alter table sendonce_alerts add column met_at text;
 -- is on its way, and what has become of this round. Where the version before has written it, these are null: none.
 alter table sendonce_breakers add column turn bigint, add column on_way int, add column through int, add column failed int;
 comment on column sendonce_breakers.turn is 'Only attempts that were let out in this turn count';
+
+-- What a worker serves. What is due and not its own it leaves to others, in a room channel:<name>.
+alter table sendonce_workers add column serves text;
+comment on column sendonce_workers.serves is
+  'A JSON list of schemes and beginnings of addresses; null for workers of the version before';
+
+-- Functions find our tables in the schema they are made in, and never a caller's temporary table of the same name.
+select set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
+-- Which name serves an address: the longest of these beginnings, else its scheme. A subscription's address over http is
+-- served by those that are open to subscriptions, which have a name of their own for that.
+create function sendonce_channel(address text, is_subscription boolean, beginnings text[]) returns text
+  language sql immutable parallel safe as $$
+  select coalesce(
+    (select n from unnest(beginnings) as n
+      where starts_with(case when is_subscription and address ~ '^https?:' then 'subscription:' || address else address end, n)
+      order by length(n) desc limit 1),
+    split_part(address, ':', 1))
+$$;
+
+-- As sendonce_held, and only what is served (null: everything), but for what is proven: that is not sent any more.
+create function sendonce_held_back(
+  ids bigint[], event_ids bigint[], subscription_ids bigint[], destinations text[], rooms text[],
+  each int, each_place int, known text[], lefts int[], known_places text[], place_lefts int[],
+  served text[], beginnings text[], proven bigint[])
+  returns bigint[] language plpgsql stable as $$
+declare
+  has_stops boolean := exists (select 1 from sendonce_stops);
+  has_breakers boolean := exists (select 1 from sendonce_breakers);
+  has_beginnings boolean := cardinality(beginnings) > 0;
+begin
+  return (
+    with r as materialized (
+      select w.id, w.event_id, w.subscription_id, w.destination, w.room, w.nth,
+             coalesce(s.destination, w.destination) as address,
+             sendonce_place(coalesce(s.destination, w.destination)) as place,
+             coalesce(s.destination, w.destination) like '%://%' as has_host,
+             coalesce(s.state in ('paused', 'disabled'), false) as is_shut,
+             s.rate is not null and w.room is distinct from 'rate:' || w.subscription_id::text as has_rate
+        from unnest(ids, event_ids, subscription_ids, destinations, rooms) with ordinality
+               as w(id, event_id, subscription_id, destination, room, nth)
+        left join lateral (
+          select n.destination, n.state, n.rate from sendonce_subscriptions n
+           where n.id = w.subscription_id offset 0) s on true
+    ),
+    k as (
+      select r.id,
+             r.is_shut
+             or (served is not null
+                 and not (case when has_beginnings then sendonce_channel(r.address, r.subscription_id is not null, beginnings)
+                               else split_part(r.address, ':', 1) end = any(served))
+                 and not coalesce(r.id = any(proven), false))
+             or (r.has_rate and not (has_breakers and exists (select 1 from sendonce_breakers b where b.room = r.room)))
+             or (has_stops and sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null)
+             or (has_breakers and exists (
+                   select 1 from sendonce_breakers b
+                    where b.room in ('destination:' || r.destination, 'place:' || r.place)
+                      and b.room is distinct from r.room))
+             or (r.place <> '' and row_number() over (partition by r.place order by r.nth)
+                 > coalesce(p.remaining, each_place))
+             or (r.has_host and row_number() over (partition by r.destination order by r.nth)
+                 > coalesce(d.remaining, each)) as is_held
+        from r
+        left join unnest(known, lefts) as d(name, remaining) on d.name = r.destination
+        left join unnest(known_places, place_lefts) as p(name, remaining) on p.name = r.place
+    )
+    select array_agg(k.id) from k where k.is_held);
+end $$;
+
+-- As sendonce_park, and what is not served (null: everything is) waits in a room of its channel. Where a live worker serves
+-- it and comes by anyway it is left: for `spare` seconds among what is due, and in rooms that it shares with others.
+create function sendonce_set_aside(
+  wanted bigint[], full_destinations text[], full_places text[], from_room text,
+  served text[], beginnings text[], live text[], spare float8)
+  returns bigint language plpgsql security definer set search_path from current as $$
+declare
+  shut bigint[] := array(
+    select s.id from sendonce_subscriptions s
+     where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
+       and s.state in ('paused', 'disabled') order by s.id for share skip locked);
+  stopped text[] := array(
+    select s.scope || ':' || s.value from sendonce_stops s order by s.scope, s.value for share skip locked);
+  parked bigint;
+begin
+  with h as materialized (
+    select d.id,
+           case when s.id = any(shut) then 'subscription:' || s.id::text
+                when sendonce_stop_of(d.event_id, d.subscription_id, d.destination) = any(stopped)
+                then 'stop:' || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
+                when served is not null and d.proven_at is null and not (n.channel = any(served))
+                then case when from_room like 'channel:%' or not (n.channel = any(live))
+                            or d.next_attempt_at <= now() - spare * interval '1 second'
+                          then 'channel:' || n.channel end
+                when exists (select 1 from sendonce_breakers b where b.room = 'destination:' || d.destination)
+                then 'destination:' || d.destination
+                when exists (select 1 from sendonce_breakers b where b.room = 'place:' || n.place)
+                then 'place:' || n.place
+                when s.rate is not null then 'rate:' || s.id::text
+                when d.destination = any(full_destinations) then 'destination:' || d.destination
+                when n.place = any(full_places) then 'place:' || n.place end as room
+      from sendonce_deliveries d
+      left join sendonce_subscriptions s on s.id = d.subscription_id
+     cross join lateral (
+       select sendonce_place(coalesce(s.destination, d.destination)) as place,
+              sendonce_channel(coalesce(s.destination, d.destination), s.id is not null, beginnings) as channel) n
+     where d.id = any(wanted)
+  )
+  update sendonce_deliveries d
+     set next_attempt_at = null, parked_on = h.room, updated_at = now()
+    from h
+   where d.id = h.id and h.room is not null and h.room is distinct from from_room
+     and (d.next_attempt_at is not null or d.parked_on = from_room);
+  get diagnostics parked = row_count;
+  return parked;
+end $$;
+revoke execute on function sendonce_set_aside(bigint[], text[], text[], text, text[], text[], text[], float8) from public;

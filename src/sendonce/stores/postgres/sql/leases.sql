@@ -1,6 +1,12 @@
 -- name: register
-insert into sendonce_workers (name, version, concurrency, is_listening)
-values (:name, :version, :concurrency, :is_listening) returning id;
+insert into sendonce_workers (name, version, concurrency, is_listening, serves)
+values (:name, :version, :concurrency, :is_listening, :serves) returning id;
+
+-- name: served
+select serves, bool_or(stopped_at is null and seen_at > now() - :alive::float8 * interval '1 second')
+  from sendonce_workers
+ where id <> :worker_id and serves is not null and seen_at > now() - :lately::float8 * interval '1 second'
+ group by serves;
 
 -- name: eldest_worker
 select id

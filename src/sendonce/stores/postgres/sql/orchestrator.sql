@@ -9,9 +9,10 @@ f as materialized (
 -- part: hold
 -- Which of the candidates c are held back.
 y as materialized (
-  select sendonce_held(
+  select sendonce_held_back(
            array_agg(c.id), array_agg(c.event_id), array_agg(c.subscription_id), array_agg(c.destination), array_agg(c.room),
-           :each::int, :each_place::int, :destinations::text[], :lefts::int[], :places::text[], :place_lefts::int[]) as ids
+           :each::int, :each_place::int, :destinations::text[], :lefts::int[], :places::text[], :place_lefts::int[],
+           :served::text[], :beginnings::text[], array_agg(c.id) filter (where c.is_proven)) as ids
     from c
 ),
 k as materialized (
@@ -82,7 +83,8 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
 -- plan off sequential scans, which plain joins become when the limit is not known.
 with :(fence),
 c as materialized (
-  select d.id, d.ctid as place, d.next_attempt_at, d.event_id, d.subscription_id, d.destination, null::text as room
+  select d.id, d.ctid as place, d.next_attempt_at, d.event_id, d.subscription_id, d.destination, null::text as room,
+         d.proven_at is not null as is_proven
     from sendonce_deliveries d
    where d.next_attempt_at <= now() and :(ripe)
      and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
@@ -99,12 +101,15 @@ c as materialized (
 -- every probe is made with. A probe (a quota of one, with a spread) may also be one of those from that part of its room on.
 with :(fence),
 c as materialized (
-  select d.id, d.place, null::timestamptz as next_attempt_at, d.event_id, d.subscription_id, d.destination, q.room
+  select d.id, d.place, null::timestamptz as next_attempt_at, d.event_id, d.subscription_id, d.destination, q.room,
+         d.is_proven
     from unnest(:rooms::text[], :quotas::int[], :spreads::float8[]) as q(room, quota, spread)
    cross join lateral (
-     select x.id, x.place, x.event_id, x.subscription_id, x.destination
-       from (select f.id, f.place, f.event_id, f.subscription_id, f.destination, f.attempt_count, true as is_front
-               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
+     select x.id, x.place, x.event_id, x.subscription_id, x.destination, x.is_proven
+       from (select f.id, f.place, f.event_id, f.subscription_id, f.destination, f.attempt_count, f.is_proven,
+                    true as is_front
+               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count,
+                            n.proven_at is not null as is_proven
                        from sendonce_deliveries n
                       where n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
                         and not exists (select 1 from sendonce_stops where scope = 'all')
@@ -112,8 +117,9 @@ c as materialized (
                       limit greatest(q.quota, 20)
                       for update of n skip locked) f
              union all
-             select p.id, p.place, p.event_id, p.subscription_id, p.destination, p.attempt_count, false
-               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count
+             select p.id, p.place, p.event_id, p.subscription_id, p.destination, p.attempt_count, p.is_proven, false
+               from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count,
+                            n.proven_at is not null as is_proven
                        from sendonce_deliveries n
                       where q.spread is not null
                         and n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
@@ -135,14 +141,14 @@ c as materialized (
 -- name: start_doubtful
 -- What waits and may have been sent, due or not, once its moment has come; what a program of the version before has left
 -- in doubt has none, and is asked about when it is due. Asking is not sending: a rate, a breaker or a limit holds nothing
--- back here, a stop or a paused subscription does.
+-- back here, a stop or a paused subscription does; and whoever does not serve it cannot ask.
 with :(fence),
 c as materialized (
-  select d.id, d.ctid as place, d.event_id, d.subscription_id, d.destination
+  select d.id, d.ctid as place, d.event_id, d.subscription_id, d.destination, d.proven_at
     from sendonce_deliveries d
    where d.in_doubt and d.id > :after
      and (d.proven_at is not null or coalesce(d.not_before, d.next_attempt_at, '-infinity'::timestamptz) <= now())
-     and (d.next_attempt_at is not null or split_part(d.parked_on, ':', 1) in ('destination', 'place', 'rate'))
+     and (d.next_attempt_at is not null or split_part(d.parked_on, ':', 1) in ('destination', 'place', 'rate', 'channel'))
      and not exists (select 1 from sendonce_stops where scope = 'all')
    order by d.id
    limit :limit
@@ -151,9 +157,12 @@ c as materialized (
 k as materialized (
   select c.id, c.place, null::timestamptz as next_attempt_at,
          coalesce(s.state in ('paused', 'disabled'), false)
+         or (:served::text[] is not null and c.proven_at is null
+             and not (sendonce_channel(coalesce(s.destination, c.destination), c.subscription_id is not null, :beginnings::text[])
+                      = any(:served::text[])))
          or sendonce_stop_of(c.event_id, c.subscription_id, c.destination) is not null as held
     from c
-    left join lateral (select n.state from sendonce_subscriptions n where n.id = c.subscription_id offset 0) s on true
+    left join lateral (select n.state, n.destination from sendonce_subscriptions n where n.id = c.subscription_id offset 0) s on true
 ),
 :(lease);
 
@@ -176,7 +185,49 @@ select d.id
    for update skip locked;
 
 -- name: park
-select sendonce_park(:delivery_ids::bigint[], :destinations::text[], :places::text[], :room::text);
+select sendonce_set_aside(
+  :delivery_ids::bigint[], :destinations::text[], :places::text[], :room::text,
+  :served::text[], :beginnings::text[], :live::text[], :spare::float8);
+
+-- name: give_up_unserved
+-- A bounded step through a room that no live worker serves. What has expired is given up, unless it may have been sent:
+-- then whoever serves it asks first. What needs that channel no longer is due again.
+with w as materialized (
+  select d.id, d.expires_at <= now() and not d.in_doubt and d.proven_at is null as is_over,
+         d.proven_at is not null or not starts_with(coalesce(s.destination, d.destination), :name::text) as is_due
+    from sendonce_deliveries d
+    left join lateral (
+      select n.destination from sendonce_subscriptions n where n.id = d.subscription_id offset 0) s on true
+   where d.parked_on = :room and d.id > :after
+   order by d.id
+   limit :limit
+),
+n as (
+  update sendonce_deliveries d
+     set next_attempt_at = now(), parked_on = null, updated_at = now()
+   where d.id = any(array(
+           select t.id from sendonce_deliveries t
+            where t.id = any(array(select w.id from w where w.is_due)) order by t.id for update))
+     and d.parked_on = :room
+),
+d as (
+  update sendonce_deliveries d
+     set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
+         final_error_code = 'not_served'
+   where d.id = any(array(
+           select t.id from sendonce_deliveries t
+            where t.id = any(array(select w.id from w where w.is_over and not w.is_due)) order by t.id for update))
+     and d.parked_on = :room and not d.in_doubt and d.proven_at is null
+  returning d.id
+),
+z as (
+  insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+  select d.id, 'expired', 'not_served', :message::text from d
+),
+k as (
+  insert into sendonce_counters (name, amount) select 'dead_lettered', count(*) from d having count(*) > 0
+)
+select (select count(*) from d), case when count(*) = :limit then max(w.id) end from w;
 
 -- name: settle
 -- One array per column, as text: nearly all results are plain successes, and then all but the first three are null.

@@ -21,7 +21,7 @@ select r.name,
     select n.destination
       from sendonce_subscriptions n
      where n.id = (regexp_match(r.name, '^(rate|destination.subscription).([0-9]{1,18})$'))[2]::bigint offset 0) s on true
- where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%'
+ where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%' or r.name like 'channel:%'
  limit :limit;
 
 -- name: breaker

@@ -167,7 +167,7 @@ select d.id
  limit :cap;
 
 -- name: verify_parked
--- Rooms of destinations, places and rates are served by every worker.
+-- Rooms of destinations, places and rates are served by workers that serve their addresses, those of channels too.
 select d.id
   from :(step)
  where d.parked_on is not null
@@ -181,6 +181,7 @@ select d.id
                select 1 from sendonce_subscriptions s where s.id = d.subscription_id offset 0)
              when 'destination' then d.parked_on = 'destination:' || d.destination
              when 'place' then true
+             when 'channel' then true
              else false end
  order by d.id
  limit :cap;

@@ -15,3 +15,6 @@ alter table sendonce_breakers add column turn integer;
 alter table sendonce_breakers add column on_way integer;
 alter table sendonce_breakers add column through integer;
 alter table sendonce_breakers add column failed integer;
+
+-- What a worker serves: a JSON list of schemes and beginnings of addresses; null for workers of the version before.
+alter table sendonce_workers add column serves text;

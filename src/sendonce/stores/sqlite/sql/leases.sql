@@ -1,7 +1,13 @@
 -- name: register
-insert into sendonce_workers (name, version, concurrency, is_listening, started_at, seen_at)
-values (:name, :version, :concurrency, :is_listening, :now, :now)
+insert into sendonce_workers (name, version, concurrency, is_listening, serves, started_at, seen_at)
+values (:name, :version, :concurrency, :is_listening, :serves, :now, :now)
 returning id;
+
+-- name: served
+select serves, max(stopped_at is null and seen_at > :alive)
+  from sendonce_workers
+ where id <> :worker_id and serves is not null and seen_at > :lately
+ group by serves;
 
 -- name: eldest_worker
 select id

@@ -53,13 +53,14 @@ select (select min(d.id) from sendonce_deliveries d indexed by sendonce_deliveri
  where d.in_doubt = 1 and d.id > :after
    and (d.proven_at is not null or coalesce(d.not_before, d.next_attempt_at, 0) <= :now)
    and (d.next_attempt_at is not null
-        or substr(d.parked_on, 1, instr(d.parked_on, ':')) in ('destination:', 'place:', 'rate:'))
+        or substr(d.parked_on, 1, instr(d.parked_on, ':')) in ('destination:', 'place:', 'rate:', 'channel:'))
  order by d.id
  limit :limit;
 
 -- part: holders
 -- What may hold a delivery back.
-select d.id, d.destination, coalesce(s.destination, d.destination), e.tenant, s.id, s.state, s.rate
+select d.id, d.destination, coalesce(s.destination, d.destination), e.tenant, s.id, s.state, d.proven_at is not null,
+       s.rate, d.next_attempt_at
 
 -- name: front_due
 :(holders)
@@ -85,6 +86,31 @@ update sendonce_deliveries not indexed
    set next_attempt_at = null, parked_on = w.value ->> 1, updated_at = :now
   from json_each(:parked) w
  where sendonce_deliveries.id = +(w.value ->> 0);
+
+-- name: unserved
+-- A bounded step through a room that no live worker serves: which of them have expired, but for what may have been sent,
+-- for whoever serves it asks first; and which need that channel no longer.
+select d.id, d.expires_at <= :now and d.in_doubt = 0 and d.proven_at is null,
+       d.proven_at is not null or substr(coalesce(s.destination, d.destination), 1, length(:name)) <> :name
+  from sendonce_deliveries d indexed by sendonce_deliveries_parked
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where d.parked_on = :room and d.id > :after
+ order by d.id
+ limit :limit;
+
+-- name: make_due
+update sendonce_deliveries
+   set next_attempt_at = :now, parked_on = null, updated_at = :now
+ where id in (select value from json_each(:ids));
+
+-- name: give_up_unserved
+update sendonce_deliveries
+   set status = 'DeadLettered', parked_on = null, updated_at = :now, final_error_code = 'not_served'
+ where id in (select value from json_each(:ids));
+
+-- name: add_unserved
+insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
+select value, :now, 'expired', 'not_served', :message from json_each(:ids);
 
 -- name: breakers
 select room from sendonce_breakers;

@@ -19,7 +19,7 @@ select r.name,
   left join sendonce_subscriptions s
     on s.id = cast(case when r.name glob 'rate:*' then substr(r.name, 6)
                         when r.name glob 'destination:subscription:*' then substr(r.name, 26) end as integer)
- where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%'
+ where r.name like 'destination:%' or r.name like 'place:%' or r.name like 'rate:%' or r.name like 'channel:%'
  limit :limit;
 
 -- name: breaker

@@ -193,6 +193,7 @@ select d.id
                select 1 from sendonce_subscriptions s where s.id = d.subscription_id)
              when 'destination' then d.parked_on = 'destination:' || d.destination
              when 'place' then 1
+             when 'channel' then 1
              else 0 end
  order by d.id
  limit :cap;
