@@ -10,9 +10,10 @@ LOOK = 2.5
 
 
 @pytest.mark.parametrize("to", [HOST, CHANNEL])
-@pytest.mark.parametrize("seed", range(3))
-def test_after_half_a_minute_of_outage_the_flow_is_back_within_fifteen_seconds(seed: int, to: str) -> None:
-    assert recovery(seed, 30.0, to=to) <= 15.0
+@pytest.mark.parametrize("outage", [30.0, 31.5, 33.0])
+def test_after_half_a_minute_of_outage_the_flow_is_back_within_fifteen_seconds(outage: float, to: str) -> None:
+    """It may end just before a probe, or just after one."""
+    assert recovery(1, outage, to=to) <= 15.0
 
 
 @pytest.mark.slow
