@@ -14,6 +14,7 @@ from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.leases import LeaseBook
+from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
@@ -134,8 +135,9 @@ class Working:
 
 @asynccontextmanager
 async def working(
-    store: Store, channels: Channels, *, policy: Policy = QUICK, doorbell: Doorbell | None = None, **config: Any
-) -> AsyncIterator[Working]:
+    store: Store, channels: Channels, *, policy: Policy = QUICK, doorbell: Doorbell | None = None,
+    memory: Memory | None = None, **config: Any,
+) -> AsyncIterator[Working]:  # fmt: skip
     """A worker with its keeper on this store, told to stop at the end."""
     settings = replace(QUICK_CONFIG, **config)
     policies = Policies(policy, channels.settings())
@@ -146,6 +148,7 @@ async def working(
     worker = Worker(
         orchestrator, store, channels, policies, book, settings,
         worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,
+        memory=memory, name="here",
     )  # fmt: skip
     keeper = Keeper(
         store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append

@@ -63,6 +63,13 @@ class Recording:
     async def leave(self, worker_id: int) -> None:
         self._note("leave")
 
+    async def end_loss(self) -> None:
+        self._note("end_loss")
+
+    async def adopt(self, after: int, limit: int, decide: object) -> tuple[list[Result], int | None]:
+        self._note("adopt", after)
+        return [], None
+
     async def roll_up_counters(self) -> None:
         self._note("roll_up_counters")
 
@@ -91,7 +98,8 @@ async def test_it_renews_first_and_then_releases_expires_and_beats() -> None:
 
     await keeper_of(store, book).tick()
 
-    assert store.calls == [("renew", [1, 2]), ("release", [3]), ("expire", None), ("beat", True)]
+    first = [("renew", [1, 2]), ("release", [3]), ("expire", None), ("beat", True)]
+    assert store.calls == [*first, ("end_loss", None), ("adopt", 0)]
 
 
 async def test_leases_are_renewed_well_before_they_end() -> None:

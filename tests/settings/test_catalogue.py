@@ -22,7 +22,7 @@ from sendonce.settings.setting import Setting
 
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
 # Of a worker these are not for a file: an option alone, what tests alone use, and what follows from breaker_pause.
-ELSEWHERE = {"until_idle", "once", "breaker_longest"}
+ELSEWHERE = {"until_idle", "once", "breaker_longest", "instance"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 

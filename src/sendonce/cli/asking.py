@@ -26,6 +26,7 @@ class Means:
     channels: "Channels"
     policies: "Policies"
     keyring: "SubscriptionKeyring"
+    instance: str | None
 
 
 def with_means(args: argparse.Namespace, work: "Callable[[Means], Awaitable[Answer]]") -> Answer:
@@ -45,6 +46,7 @@ def with_means(args: argparse.Namespace, work: "Callable[[Means], Awaitable[Answ
                     channels=channels,
                     policies=policies,
                     keyring=SubscriptionKeyring(store, settings.sealer),
+                    instance=settings.worker.instance,
                 )
             )
         finally:

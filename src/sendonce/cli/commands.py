@@ -22,6 +22,8 @@ COMMANDS = {
     "dead-letters": ("dead_letters", "list, show, requeue, correct, attest and discard what was given up"),
     "reconcile": ("reconcile", "ask about what may have been sent, and check what is marked sent"),
     "doubt": ("doubt", "after a restore, have everything that is open asked about first"),
+    "restored": ("restored", "say that nothing was lost, where a worker has noticed that commits are missing"),
+    "instance": ("instance", "show or give the name of a database, so that a copy of it sends nothing"),
     "replay": ("replay", "send finished deliveries again"),
     "cancel": ("cancel", "give up deliveries that are not sent yet"),
     "operations": ("operations", "see who did what, when and why; pause and resume what is done by filter"),

@@ -88,10 +88,12 @@ async def _ask(means: Means, on_asked: "Callable[[Asked], None]") -> "tuple[Reco
     import socket
 
     from sendonce import __version__
+    from sendonce.engine.instance import check_instance
     from sendonce.engine.orchestrator import Orchestrator
     from sendonce.engine.reconciler import CONCURRENCY, Reconciler
 
     store = means.store
+    await check_instance(store, means.instance)
     name = f"reconcile {socket.gethostname()}:{os.getpid()}"
     worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
     reconciler = Reconciler(

@@ -10,7 +10,14 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import display_url
 from sendonce.domain.durations import format_duration
-from sendonce.operations.glance import alert_sentence, backfill_sentence, held_sentence, stop_sentence, warnings
+from sendonce.operations.glance import (
+    alert_sentence,
+    backfill_sentence,
+    held_sentence,
+    loss_sentence,
+    stop_sentence,
+    warnings,
+)
 from sendonce.operations.plain import plain
 from sendonce.operations.rooms import room_sentence
 from sendonce.operations.subscriptions import HeldBack, held_back
@@ -69,6 +76,10 @@ def _lines(status: Status, held: list[HeldBack]) -> None:
     _line("parked", _count(status.parked), "yellow" if status.parked else None)
     _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
     _line("completed", f"{status.completed:,} ever")
+    if status.instance is not None:
+        _line("instance", status.instance)
+    if status.loss is not None:
+        _line("commits", loss_sentence(status.loss, status), "red")
     for stop in status.stops:
         _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:

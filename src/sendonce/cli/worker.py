@@ -24,7 +24,8 @@ def add(subparsers: "Subparsers") -> None:
         description="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
     )
     add_sending(parser)
-    for setting in (*TABLES["worker"].values(), TABLES["database"]["listen_url"], *TABLES["log"].values()):
+    of_database = (TABLES["database"]["listen_url"], TABLES["database"]["instance"])
+    for setting in (*TABLES["worker"].values(), *of_database, *TABLES["log"].values()):
         if setting.key != "app":
             add_setting(parser, setting)
     parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")

@@ -65,10 +65,42 @@ class Claim(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """A worker's time-limited right to the attempts of one claim. The id is the fence: new every time."""
+    """A worker's time-limited right to the attempts of one claim, since `at` by the database's clock.
+
+    The id is the fence: new every time.
+    """
 
     id: int
     claims: tuple[Claim, ...]
+    at: datetime
+
+
+class Witness(NamedTuple):
+    """One claim that was seen committed: a database that does not have it any more has lost commits."""
+
+    delivery_id: int
+    attempt: int
+    lease_id: int
+    event_id: int
+    at: datetime
+
+
+class Fence(NamedTuple):
+    """What a database must be for a worker to claim from it: the one of this name, with this claim in it."""
+
+    instance: str | None = None
+    witness: Witness | None = None
+
+
+NO_FENCE = Fence()
+
+
+class Refusal(StrEnum):
+    """Why nothing may be claimed now."""
+
+    OTHER_INSTANCE = "other_instance"
+    COMMITS_LOST = "commits_lost"
+    UNMARKED = "unmarked"
 
 
 class Report(NamedTuple):

@@ -17,17 +17,19 @@ from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig, check_timeout
 from sendonce.engine.descriptors import check_descriptors
 from sendonce.engine.gone import Gone
+from sendonce.engine.instance import check_instance
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.leases import LeaseBook
 from sendonce.engine.listening import Address, Page, attended, listening
+from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.sinks import sinks_of
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
-from sendonce.observe.facts import Begun, Emit, Fact, Stopped
+from sendonce.observe.facts import Begun, Emit, Fact, ServerChanged, Stopped
 from sendonce.observe.incidents import WINDOW_SECONDS, Incidents
 from sendonce.observe.tallies import Tallies
 from sendonce.sealing import Sealer
@@ -81,6 +83,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         orchestrator = Orchestrator(store, policies, parts.channels)
         book = LeaseBook()
         namespace = await store.namespace()
+        memory = await _memory_of(parts, store, namespace)
         gone = Gone(store, parts.emit)
         alarm = _alarm_of(parts, store, namespace)
         incidents = Incidents(worker_id, parts.emit, tracebacks=parts.tracebacks)
@@ -88,7 +91,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
             orchestrator, store, parts.channels, policies, book, parts.config,
             worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
             emit=parts.emit, vitals=vitals, is_counted=bool(parts.listen),
-            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer),
+            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer), memory=memory, name=name,
             on_settled=(gone.note, incidents.note, *([alarm.note] if alarm else [])), on_raise=incidents.raised,
         )  # fmt: skip
         parts.emit(
@@ -126,6 +129,15 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
 def _shown(parts: Parts, page: Page, worker: Worker, worker_id: int) -> AbstractAsyncContextManager[None]:
     schemes = {scheme_of(each) for each in parts.channels.settings()}
     return attended(page, parts.open_store, worker, worker_id, parts.emit, schemes)
+
+
+async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:
+    """What this worker knows of its database; ConfigError when that is not the one it is for."""
+    await check_instance(store, parts.config.instance)
+    memory = Memory(parts.config.state, namespace=namespace, instance=parts.config.instance)
+    if memory.is_other_server(await store.server()):
+        parts.emit(ServerChanged())
+    return memory
 
 
 def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alarm | None:

@@ -11,13 +11,16 @@ from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.engine.patience import Outage
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Emit, Expired, LeasesLost
+from sendonce.observe.facts import Adopted, Emit, Expired, LeasesLost, LossOver
 from sendonce.stores.ports import LeaseStore
 
 PART = "lease keeper"
 EXPIRE_LIMIT = 20
 BEAT_SECONDS = 2.0
 ROLL_UP_SECONDS = 60.0
+END_LOSS_SECONDS = 2.0
+ADOPT_SECONDS = 30.0
+ADOPT_STEP = 20_000
 
 
 class Keeper:
@@ -36,7 +39,9 @@ class Keeper:
         self._emit = emit
         self._on_expired = on_expired
         self._vitals = vitals or Vitals()
-        self._next = {"renew": 0.0, "beat": 0.0, "roll_up": time.monotonic() + ROLL_UP_SECONDS}
+        now = time.monotonic()
+        self._next = {"renew": 0.0, "beat": 0.0, "roll_up": now + ROLL_UP_SECONDS, "end_loss": 0.0, "adopt": now}
+        self._adopted_to = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep until told to stop; then release what is done."""
@@ -67,6 +72,12 @@ class Keeper:
         if now >= self._next["beat"]:
             self._next["beat"] = now + BEAT_SECONDS
             await self._store.beat(self._worker_id, progressed=self._book.take_progress())
+        if now >= self._next["end_loss"]:
+            self._next["end_loss"] = now + END_LOSS_SECONDS
+            await self._end_loss()
+        if now >= self._next["adopt"]:
+            self._next["adopt"] = now + ADOPT_SECONDS
+            await self._adopt()
         if now >= self._next["roll_up"]:
             self._next["roll_up"] = now + ROLL_UP_SECONDS
             await self._store.roll_up_counters()
@@ -109,6 +120,18 @@ class Keeper:
                 self._on_expired(results)
             self._vitals.turn(PART)
             await self._renew()  # a long row of expired leases must not cost us our own
+
+    async def _end_loss(self) -> None:
+        loss = await self._store.end_loss()
+        if loss is not None and loss.ended_at is not None:
+            self._emit(LossOver(doubted=loss.doubted, after=loss.ended_at - loss.noticed_at))
+
+    async def _adopt(self) -> None:
+        """Look through a part of all deliveries for what is being sent under a lease that is gone."""
+        results, last = await self._store.adopt(self._adopted_to, ADOPT_STEP, self._decide)
+        self._adopted_to = last or 0
+        if results:
+            self._emit(Adopted(attempts=len(results)))
 
     async def leave(self) -> None:
         """Release what is done, and say that this worker has ended."""

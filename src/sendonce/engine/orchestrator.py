@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.channels.registry import Channels
-from sendonce.domain.attempts import Report, Result, Verdict, resolve
+from sendonce.domain.attempts import NO_FENCE, Fence, Report, Result, Verdict, Witness, resolve
 from sendonce.domain.decide import complete
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.serving import Served, shown
 from sendonce.engine.policies import Policies
 from sendonce.stores.ports import OrchestratorStore, Started
+from sendonce.stores.records import LossRow
+
+MARK_STEP = 10_000
 
 
 class Orchestrator:
@@ -19,21 +22,30 @@ class Orchestrator:
         self._policies = policies
         self._channels = channels
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
         """Lease attempts for due deliveries."""
-        return await self._store.start(worker_id, limit, hold, limits)
+        return await self._store.start(worker_id, limit, hold, limits, fence)
 
     async def start_waiting(
-        self, worker_id: int, quotas: Mapping[str, int], hold: timedelta, limits: Limits, *, probes: Mapping[str, float]
+        self,
+        worker_id: int,
+        quotas: Mapping[str, int],
+        hold: timedelta,
+        limits: Limits,
+        fence: Fence = NO_FENCE,
+        *,
+        probes: Mapping[str, float],
     ) -> Started:
         """Lease attempts for deliveries that wait in rooms."""
-        return await self._store.start_waiting(worker_id, quotas, hold, limits, probes=probes)
+        return await self._store.start_waiting(worker_id, quotas, hold, limits, fence, probes=probes)
 
     async def start_doubtful(
-        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served
+        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served, fence: Fence = NO_FENCE
     ) -> Started:
         """Lease attempts for deliveries in doubt, to ask about them now."""
-        return await self._store.start_doubtful(worker_id, limit, hold, after=after, served=served)
+        return await self._store.start_doubtful(worker_id, limit, hold, after=after, served=served, fence=fence)
 
     async def park_unserved(self, room: str, served: Served) -> int:
         """Let what no live worker serves wait in a room of its channel."""
@@ -43,6 +55,14 @@ class Orchestrator:
         """Give up what has expired while it waited for a channel that no live worker serves; a bounded step."""
         message = f"its deadline has passed, and no worker served {shown(name)}"
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
+
+    async def notice_loss(self, witness: Witness, *, noticed_by: str) -> LossRow | None:
+        """This database has lost commits: what it has is to be asked about before it is sent."""
+        return await self._store.notice_loss(witness, wait=self._policies.longest_doubt_wait, noticed_by=noticed_by)
+
+    async def mark_loss(self) -> bool:
+        """Put the next deliveries of a loss in doubt; False when there are no more."""
+        return await self._store.mark_loss(MARK_STEP) is not None
 
     def decide(self, reports: Sequence[Report]) -> list[Result]:
         """Reports with their decisions. What was delivered is complete whatever else is known: no need to look."""

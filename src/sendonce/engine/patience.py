@@ -29,11 +29,13 @@ class Outage:
         if is_new:
             self._emit(DatabaseLost(part=self._part, reason=str(error)))
 
-    def over(self) -> None:
-        """It has answered."""
-        if self._lost_at is not None:
-            self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
-            self._lost_at, self._only_reads = None, False
+    def over(self) -> bool:
+        """It has answered; True when it was away before."""
+        if self._lost_at is None:
+            return False
+        self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
+        self._lost_at, self._only_reads = None, False
+        return True
 
 
 class Patience:
@@ -51,7 +53,7 @@ class Patience:
         except TimeoutError:
             return
 
-    def calm(self) -> None:
-        """It has answered."""
-        self._outage.over()
+    def calm(self) -> bool:
+        """It has answered; True when it was away before."""
         self._pause = FIRST_SECONDS
+        return self._outage.over()

@@ -1,6 +1,7 @@
 """Which policy holds for a claim: the default, the channel's settings, the subscription's settings, in this order."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from sendonce.domain.attempts import Claim
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override, parse_policy
@@ -21,6 +22,11 @@ class Policies:
         self._serving = Serving(by_channel or ()) if serving is None else serving
         self._by_channel = {scheme: override(default, settings) for scheme, settings in (by_channel or {}).items()}
         self._resolved: dict[tuple[str, str | None], Policy] = {}
+
+    @property
+    def longest_doubt_wait(self) -> timedelta:
+        """How long any of these leaves alone what may have been sent."""
+        return max(each.doubt_wait for each in (self._default, *self._by_channel.values()))
 
     def of(self, claim: Claim) -> Policy:
         key = (self._serving.of(claim.address, is_subscription=claim.subscription_id is not None), claim.policy)

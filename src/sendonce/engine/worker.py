@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
-from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.attempts import Claim, Refusal, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
 from sendonce.domain.serving import Served
 from sendonce.engine.attempting import Attempting, Keyring
@@ -16,6 +16,7 @@ from sendonce.engine.config import WorkerConfig
 from sendonce.engine.fairness import Fairness
 from sendonce.engine.fleet import SPARE_SECONDS, Fleet
 from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.patience import Patience
 from sendonce.engine.policies import Policies
@@ -24,7 +25,7 @@ from sendonce.engine.unserved import Unserved
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Emit, Settled, Stopped, Stopping
+from sendonce.observe.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
 from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
 
 CLAIMS, RESULTS = "worker", "results"
@@ -44,13 +45,16 @@ class Worker:
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
         rooms: RoomStore, keyring: Keyring | None = None, on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
         on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Vitals | None = None,
-        is_counted: bool = False,
+        is_counted: bool = False, memory: Memory | None = None, name: str = "",
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._leases = leases
         self._book = book
         self._config = config
         self._worker_id = worker_id
+        self._name = name
+        self._memory = memory or Memory(instance=config.instance)
+        self._is_other_told = False
         self._emit = emit
         self._doorbell = doorbell
         self._vitals = vitals or Vitals()
@@ -104,6 +108,7 @@ class Worker:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
             await self._sender.close()
+        self._memory.close()
         stopped = Stopped(finished=self._finished, in_doubt=self._in_doubt + self.in_flight)
         self._emit(stopped)
         return stopped
@@ -125,7 +130,8 @@ class Worker:
             wanted = self._sender.free
             try:
                 claimed = await self._claim(wanted)
-                patience.calm()
+                if patience.calm():
+                    await self._recognise()
                 empty_turns = 0 if claimed or self.in_flight else empty_turns + 1
                 if claimed == 0 and self._config.until_idle and await self._is_idle(empty_turns):
                     return
@@ -161,8 +167,11 @@ class Worker:
         if out >= wanted:
             return out
         begun = lease_time()
-        limits = self._fairness.limits(served)
-        started = await self._orchestrator.start(self._worker_id, wanted - out, self._config.lease, limits)
+        limits, fence = self._fairness.limits(served), self._memory.fence
+        started = await self._orchestrator.start(self._worker_id, wanted - out, self._config.lease, limits, fence)
+        if started.refused is not None:
+            await self._refused(started.refused)
+            return out
         out += self._take(started, begun)
         if started.parked:
             self._waiting.look_soon()
@@ -179,7 +188,12 @@ class Worker:
         begun = lease_time()
         limits = self._fairness.limits(served)
         started = await self._orchestrator.start_waiting(
-            self._worker_id, allotment.quotas, self._config.lease, limits, probes=allotment.probes
+            self._worker_id,
+            allotment.quotas,
+            self._config.lease,
+            limits,
+            self._memory.fence,
+            probes=allotment.probes,
         )
         out = self._take(started, begun)
         await self._waiting.taken(allotment, started.lease.claims if started.lease else ())
@@ -190,12 +204,34 @@ class Worker:
         if started.lease is None:
             return 0
         claims = started.lease.claims
+        self._memory.note(started.lease)
+        self._is_other_told = False
         good_until = begun + self._config.lease.total_seconds()
         held = self._book.enter(started.lease.id, good_until, len(claims))
         self._fairness.begin(claims)
         checkpoint("worker.after_claim")
         self._sender.take(held, claims)
         return len(claims)
+
+    async def _refused(self, refused: Refusal) -> None:
+        """Nothing may be claimed from this database now: say so, and do what makes it ready."""
+        if refused is Refusal.OTHER_INSTANCE:
+            if not self._is_other_told:
+                self._emit(OtherInstance(instance=self._config.instance))
+            self._is_other_told = True
+            return
+        witness = self._memory.witness
+        if refused is Refusal.COMMITS_LOST and witness is not None:
+            loss = await self._orchestrator.notice_loss(witness, noticed_by=self._name)
+            self._emit(CommitsLost(is_new=loss is not None))
+            self._memory.forget()
+        while await self._orchestrator.mark_loss():
+            self._vitals.turn(CLAIMS)
+
+    async def _recognise(self) -> None:
+        """The database was away: is it where it was before?"""
+        if self._memory.is_other_server(await self._leases.server()):
+            self._emit(ServerChanged())
 
     async def _wait_for_slots(self) -> None:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""

@@ -125,6 +125,40 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """Attempts under leases that are not there were closed as Unknown."""
+
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsLost:
+    """The database no longer has what was committed: what it has is asked about before it is sent."""
+
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossOver:
+    """All that a loss has put in doubt was asked about, or sent after its wait."""
+
+    doubted: int
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherInstance:
+    """The database has another name than the settings say, or one where they say none: nothing is sent."""
+
+    instance: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChanged:
+    """The database is on another server, or in another life of it, and has everything that we remember."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesLost:
     """Leases of this worker were taken over by others: it was too slow."""
 
@@ -247,6 +281,11 @@ Fact: TypeAlias = (
     | MoreIncidents
     | ChannelRaised
     | Expired
+    | Adopted
+    | CommitsLost
+    | LossOver
+    | OtherInstance
+    | ServerChanged
     | LeasesLost
     | DatabaseLost
     | DatabaseBack

@@ -10,10 +10,12 @@ from typing import assert_never
 from sendonce.domain.durations import format_duration
 from sendonce.domain.serving import shown
 from sendonce.observe.facts import (
+    Adopted,
     Alerted,
     AlertFailed,
     Begun,
     ChannelRaised,
+    CommitsLost,
     DatabaseBack,
     DatabaseLost,
     Disabled,
@@ -23,11 +25,14 @@ from sendonce.observe.facts import (
     Incident,
     LeasesLost,
     Listening,
+    LossOver,
     MetricsFailed,
     MoreIncidents,
     NotServed,
+    OtherInstance,
     Pruned,
     PruningFailed,
+    ServerChanged,
     Settled,
     Stopped,
     Stopping,
@@ -91,10 +96,41 @@ def worded(fact: Fact) -> tuple[int, str]:
             return logging.INFO if fact.kind in _PASSING else logging.WARNING, _incident(fact)
         case Begun() | Listening() | DatabaseBack() | Pruned() | Stopping() | Stopped():
             return logging.INFO, _news(fact)
+        case CommitsLost() | LossOver() | OtherInstance() | ServerChanged() | Adopted():
+            return _of_the_database(fact)
         case WorkerFailed():
             return logging.ERROR, f"the worker has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
             return logging.WARNING, _warning(fact)
+
+
+def _of_the_database(fact: CommitsLost | LossOver | OtherInstance | ServerChanged | Adopted) -> tuple[int, str]:
+    match fact:
+        case CommitsLost():
+            known = "" if fact.is_new else ", as another worker has noticed before"
+            return logging.ERROR, (
+                f"this database has lost commits (a restore, or a failover){known}: what is open is asked about before"
+                " it is sent; see: sendonce status"
+            )
+        case LossOver():
+            return logging.WARNING, (
+                f"the loss of commits is settled after {format_duration(fact.after)}: {fact.doubted} deliveries were in"
+                " doubt for it"
+            )
+        case OtherInstance():
+            ours = f"instance = {fact.instance!r}" if fact.instance else "no instance"
+            return logging.ERROR, (
+                f"nothing is sent: the database has a name, and the settings say {ours}; see: sendonce instance"
+            )
+        case ServerChanged():
+            return logging.WARNING, (
+                "the database is on another server than before, or was promoted; all that this worker remembers is"
+                " there, so nothing it has claimed was lost"
+            )
+        case Adopted():
+            return logging.WARNING, f"took over {fact.attempts} attempts whose lease was gone"
+        case _:
+            assert_never(fact)
 
 
 def _news(fact: Begun | Listening | DatabaseBack | Pruned | Stopping | Stopped) -> str:

@@ -7,7 +7,7 @@ from sendonce.operations.scopes import spelled
 from sendonce.operations.subscriptions import HeldBack
 from sendonce.operations.wording import ago, counted, dated, one_line
 from sendonce.stores.migrations import Backfill
-from sendonce.stores.records import ROOM_CAP, AlertRow, Status, StopRow
+from sendonce.stores.records import ROOM_CAP, AlertRow, LossRow, Status, StopRow
 
 DUE_FOR_LONG = timedelta(seconds=30)
 STALLED_AFTER = timedelta(minutes=5)
@@ -53,6 +53,16 @@ def held_sentence(held: HeldBack) -> str:
 def backfill_sentence(backfill: Backfill) -> str:
     """0002_routed has come to 4,000 of 120,000; go on with: sendonce migrate."""
     return f"{backfill.migration} has come to {backfill.done:,} of {backfill.bound:,}; go on with: sendonce migrate"
+
+
+def loss_sentence(loss: LossRow, status: Status) -> str:
+    """lost since …, noticed by host:7: 120 deliveries were put in doubt and are asked about before they are sent."""
+    since = f"lost, as {one_line(loss.noticed_by)} noticed {dated(loss.noticed_at, status.now)}"
+    if loss.marked_id < loss.upto_id:
+        return f"{since}; nothing is sent until what is open is put in doubt ({loss.marked_id:,} of {loss.upto_id:,})"
+    doubted = counted(loss.doubted, "delivery is", "deliveries are")
+    advice = "if you know that nothing was lost: sendonce restored --nothing-lost --reason TEXT"
+    return f"{since}; {doubted} asked about before anything is sent again; {advice}"
 
 
 def stop_sentence(stop: StopRow, status: Status) -> str:

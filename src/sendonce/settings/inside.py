@@ -30,6 +30,15 @@ INSIDE = (
         option="--listen-database",
         example='"postgresql://app@localhost:5432/shop"',
     ),
+    _database(
+        "instance",
+        kinds.TEXT,
+        "The name that the database has, where it has one (`sendonce instance`): on one of another name nothing is"
+        " sent.",
+        variable="SENDONCE_INSTANCE",
+        option="--instance",
+        example='"production"',
+    ),
     _worker("concurrency", kinds.WHOLE, "How many sends at once.", option="--concurrency"),
     _worker(
         "lease",
@@ -64,6 +73,14 @@ INSIDE = (
         kinds.DURATION,
         "How long it is left alone until the first probe; twice as long each time a probe fails.",
         option="--breaker-pause",
+    ),
+    _worker(
+        "state",
+        kinds.TEXT,
+        "A small file in which a worker remembers its newest claim, one for each worker: so that it notices, also when"
+        " it begins anew, that the database has lost commits.",
+        option="--state",
+        example='"/var/lib/sendonce/worker.state"',
     ),
     _worker(
         "notify",

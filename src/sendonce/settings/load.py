@@ -1,6 +1,7 @@
 """Read all settings, or just the few that a command needs: options, else variables, else the file, else defaults."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def load_limits(path: Path | None, environment: Mapping[str, str]) -> tuple[time
 def settings_of(everything: Everything) -> Settings:
     """What was given, as values."""
     worker = everything.table("worker")
-    config, policy = _worker(worker), _policy(everything.table("policy"))
+    instance = everything.table("database").get("instance")
+    config, policy = replace(_worker(worker), instance=instance), _policy(everything.table("policy"))
     check_timeout(config, policy)
     ours = {key: worker.get(key) for key in ("notify", "listen", "app") if key in worker.given}
     return Settings(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from sendonce.domain.attempts import Lease, Report, Result, Verdict
+from sendonce.domain.attempts import NO_FENCE, Fence, Lease, Refusal, Report, Result, Verdict, Witness
 from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.events import NewEvent
 from sendonce.domain.limits import NO_LIMITS, Limits
@@ -20,6 +20,7 @@ from sendonce.stores.records import (
     Acted,
     AlertRow,
     ChannelRow,
+    LossRow,
     Readings,
     Room,
     SecretRow,
@@ -30,17 +31,23 @@ from sendonce.stores.verifying import VerifyStore
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What a claim brought. `parked`: rows were found that must not be sent now, so claim again at once."""
+    """What a claim brought. `parked`: rows were found that must not be sent now, so claim again at once.
+
+    `refused`: why nothing may be claimed from this database now, whatever is due.
+    """
 
     lease: Lease | None
     parked: int = 0
+    refused: Refusal | None = None
 
 
 class OrchestratorStore(Protocol):
     """What the orchestrator needs: the only calls that change a delivery's state."""
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
-        """Lease one attempt each for up to `limit` due deliveries, oldest first.
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
+        """Lease one attempt each for up to `limit` due deliveries, oldest first, where the fence lets it.
 
         A delivery is never claimed by two workers. The lease is durable when this returns. Nothing is claimed that
         is stopped, whose subscription is paused, disabled or has a rate, that a breaker holds back, that is beyond the
@@ -54,6 +61,7 @@ class OrchestratorStore(Protocol):
         quotas: Mapping[str, int],
         hold: timedelta,
         limits: Limits = NO_LIMITS,
+        fence: Fence = NO_FENCE,
         *,
         probes: Mapping[str, float] | None = None,
     ) -> Started:
@@ -65,9 +73,17 @@ class OrchestratorStore(Protocol):
         ...
 
     async def start_doubtful(
-        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+        self,
+        worker_id: int,
+        limit: int,
+        hold: timedelta,
+        *,
+        after: int,
+        served: Served | None = None,
+        fence: Fence = NO_FENCE,
     ) -> Started:
-        """Lease up to `limit` waiting deliveries that may have been sent, with ids above `after`, due or not."""
+        """Lease up to `limit` waiting deliveries that may have been sent, with ids above `after`, due or not, but none
+        before its moment."""
         ...
 
     async def park_unserved(self, room: str, served: Served) -> int:
@@ -91,6 +107,23 @@ class OrchestratorStore(Protocol):
     async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         """Put up to `limit` open deliveries with ids above `after` in doubt, not due before `wait` is over: how many
         were changed, and the last id looked at; None when there are no more."""
+        ...
+
+    async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
+        """Write down that this database has lost commits: what is recorded now must be asked about before it is sent,
+        and not before `wait` is over. None when that was written down since the witness, or retention took it."""
+        ...
+
+    async def mark_loss(self, limit: int) -> LossRow | None:
+        """Put up to `limit` more of the deliveries of a loss in doubt; None when there are no more."""
+        ...
+
+    async def disprove_loss(self, *, operator: str, reason: str) -> LossRow | None:
+        """Nothing was lost, a person says: the loss ends, with the doubt that it alone has raised."""
+        ...
+
+    async def name_instance(self, name: str | None, *, operator: str, reason: str | None) -> Acted:
+        """Give the database a name, or take it away."""
         ...
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
@@ -249,6 +282,22 @@ class LeaseStore(Protocol):
 
     async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:
         """Close the attempts of up to `limit` expired leases as Unknown and decide them, in one transaction."""
+        ...
+
+    async def end_loss(self) -> LossRow | None:
+        """End the loss whose deliveries all have been asked about, or sent after their wait; None when there is
+        none."""
+        ...
+
+    async def server(self) -> tuple[str, str] | None:
+        """See ReadStore."""
+        ...
+
+    async def adopt(
+        self, after: int, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]
+    ) -> tuple[list[Result], int | None]:
+        """Close as Unknown what is being sent under a lease that is not there, among `limit` deliveries with ids above
+        `after`, and decide it; the last id looked at, None when there are no more."""
         ...
 
     async def is_idle(self) -> bool:

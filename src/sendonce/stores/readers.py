@@ -29,6 +29,15 @@ class ReadStore(Protocol):
 
     async def status(self) -> Status: ...
 
+    async def instance(self) -> str | None:
+        """The name of this database, if it has one."""
+        ...
+
+    async def server(self) -> tuple[str, str] | None:
+        """Which server the database is on, and which of its lives: they change with a failover or a restore. None where
+        that is not known."""
+        ...
+
     async def namespace(self) -> str:
         """The token namespace of this database."""
         ...

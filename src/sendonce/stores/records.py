@@ -266,6 +266,21 @@ class LeaseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossRow:
+    """This database has lost commits, and a worker noticed. `doubted` deliveries with ids up to `upto_id` were put in
+    doubt for that; those above `marked_id` are still to be looked at."""
+
+    id: int
+    noticed_at: datetime
+    noticed_by: str
+    ended_at: datetime | None
+    ended_by: str | None
+    upto_id: int
+    marked_id: int
+    doubted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The whole at a glance. Counts stop at `COUNT_CAP`. `parked_by`: what is parked, by its cause."""
 
@@ -284,6 +299,8 @@ class Status:
     stops: tuple[StopRow, ...] = field(default=())
     rooms: tuple[Room, ...] = field(default=())
     alerts: tuple[AlertRow, ...] = field(default=())
+    instance: str | None = None
+    loss: LossRow | None = None
     parked_by: tuple[tuple[str, int], ...] = field(default=())
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.events import new_event
@@ -24,7 +25,7 @@ from sendonce.stores.records import Filter, RequestFilter
 from sendonce.stores.selections import Selection
 from sendonce.stores.upkeep import Person, Stage
 from sendonce.stores.verifying import Times, Walk
-from tests.given import HOLD, WORKER, expire, given_lease, result, settle_with
+from tests.given import HOLD, POLICY, WORKER, decided, expire, given_lease, result, settle_with
 from tests.stores.bulkwork import begun, step
 from tests.stores.postgres import million
 
@@ -172,6 +173,16 @@ async def reconcile(store: PostgresStore) -> None:
     await store.add_finding(77, kind="no_evidence", details="test")
     since = datetime.now(UTC) - timedelta(hours=2)
     await store.left_alone()
+    witness = Witness(lease.claims[0].delivery_id, 99, 1, lease.claims[0].event_id, since)
+    assert await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:1") is not None
+    assert (await store.start(WORKER, 1, HOLD, fence=Fence(witness=witness))).refused is Refusal.COMMITS_LOST
+    await store.mark_loss(100)
+    await store.end_loss()
+    await store.disprove_loss(operator="ada", reason="test")
+    await store.adopt(million.FINISHED, 1000, lambda reports: decided(reports, POLICY))
+    await store.server()
+    await store.name_instance("production", operator="ada", reason=None)
+    await store.name_instance(None, operator="ada", reason=None)
     await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
 
 

@@ -24,7 +24,7 @@ _EVENT_FACTS = (
 _TABLES_FOR_READING = (
     "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings, corrections,"
     " operations, stops, breakers, buckets, alerts, workers, counters, retention, requests, request_keys, recipients,"
-    " recipient_states, request_states"
+    " recipient_states, request_states, losses"
 )
 
 _PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
@@ -57,7 +57,7 @@ grant usage on sequence sendonce_lease_ids to {orchestrator};
 grant execute on function sendonce_park(bigint[], text[], text[], text),
   sendonce_set_aside(bigint[], text[], text[], text, text[], text[], text[], float8) to {orchestrator};
 grant select, insert, update, delete on sendonce_breakers to {orchestrator};
-grant select, insert, update on sendonce_buckets to {orchestrator};
+grant select, insert, update on sendonce_buckets, sendonce_losses to {orchestrator};
 
 -- worker: leases and its own row, secrets to sign with, subscriptions whose receiver is gone, alerts
 grant select on sendonce_subscription_secrets, sendonce_breakers, sendonce_alerts, sendonce_dead_letters,
@@ -68,6 +68,7 @@ grant select (id) on sendonce_operations to {worker};
 grant insert, update on sendonce_alerts to {worker};
 grant select, update, delete on sendonce_leases to {worker};
 grant select, insert, update on sendonce_workers to {worker};
+grant select, update (ended_at, ended_by) on sendonce_losses to {worker};
 grant select, insert, delete, update on sendonce_counters to {worker};
 grant select on sendonce_deliveries, sendonce_attempts, sendonce_subscriptions, sendonce_stops to {worker};
 grant select ({event_facts}) on sendonce_events to {worker};

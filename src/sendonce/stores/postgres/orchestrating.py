@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sendonce.domain.attempts import Claim, Lease, Result, Verdict
+from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Refusal, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -27,11 +27,13 @@ _WIDTH = len(Claim._fields)
 
 
 class Claimed(NamedTuple):
-    """What a claiming statement brought: a lease, how many rows were held back, and the last one looked at."""
+    """What a claiming statement brought: a lease, how many rows were held back, the last one looked at, and why nothing
+    may be claimed at all."""
 
     lease: Lease | None
     held: int
     until: tuple[datetime, int]
+    refused: Refusal | None
 
 
 class Orchestrating(Lanes):
@@ -43,17 +45,19 @@ class Orchestrating(Lanes):
         self._scanned_at = 0.0
         self._parking = PARK_LIMIT
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
         """See OrchestratorStore."""
         since, since_id = self._look_from() or (None, 0)
         values = {"limit": limit, "since": since, "since_id": since_id}
-        claimed = await self._claim("start", values, worker_id, hold, limits)
+        claimed = await self._claim("start", values, worker_id, hold, limits, fence)
         claims = claimed.lease.claims if claimed.lease else ()
         self.watermark = claimed.until if len(claims) + claimed.held >= limit else None
         # A few that are beyond a limit for a moment are parked alone; where most are in the way, more and more are.
         self._parking = min(self._parking * 4, PARK_LIMIT) if claimed.held > limit // 2 else limit
         if not claimed.held:
-            return Started(claimed.lease)
+            return Started(claimed.lease, refused=claimed.refused)
         # What a live worker serves is left to it for a moment, unless most of what is due is in the way here.
         spare = limits.served.spare if limits.served and claimed.held <= limit // 2 else 0.0
         return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease, spare))
@@ -64,15 +68,16 @@ class Orchestrating(Lanes):
         quotas: Mapping[str, int],
         hold: timedelta,
         limits: Limits = NO_LIMITS,
+        fence: Fence = NO_FENCE,
         *,
         probes: Mapping[str, float] | None = None,
     ) -> Started:
         """See OrchestratorStore."""
         spreads = [(probes or {}).get(room) for room in quotas]
         values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values())), "spreads": array(spreads)}
-        claimed = await self._claim("start_waiting", values, worker_id, hold, limits)
+        claimed = await self._claim("start_waiting", values, worker_id, hold, limits, fence)
         if not claimed.held:
-            return Started(claimed.lease)
+            return Started(claimed.lease, refused=claimed.refused)
         claims = claimed.lease.claims if claimed.lease else ()
         return Started(claimed.lease, await self._park_all(limits.after(claims), list(quotas), claimed.lease))
 
@@ -88,14 +93,15 @@ class Orchestrating(Lanes):
         return given_up, last
 
     async def _claim(
-        self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits = NO_LIMITS
+        self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits, fence: Fence
     ) -> "Claimed":
         """Run one of the claiming statements, which share their columns and these parameters."""
         shared = {"worker_id": worker_id, "hold": hold.total_seconds(), "lease_id": leases.new_id()}
-        rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **values})
-        lease_id, until, until_id, held = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
+        rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **fence_values(fence), **values})
+        lease_id, until, until_id, held, at, refused = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
         claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
-        return Claimed(Lease(lease_id, claims) if claims else None, held, (until, until_id))
+        lease = Lease(lease_id, claims, at) if claims else None
+        return Claimed(lease, held, (until, until_id), None if refused is None else Refusal(refused))
 
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
         """See OrchestratorStore."""
@@ -179,6 +185,17 @@ def served_values(served: Served | None) -> dict[str, object]:
     if served is None or served.is_all:
         return {"served": None, "beginnings": None}
     return {"served": array(sorted(served.names)) or "{}", "beginnings": array(served.beginnings)}
+
+
+def fence_values(fence: Fence) -> dict[str, object]:
+    """A fence as the parameters of the claiming statements."""
+    witness = fence.witness
+    return {
+        "instance": fence.instance,
+        "seen_delivery": witness and witness.delivery_id,
+        "seen_attempt": witness and witness.attempt,
+        "seen_lease": witness and witness.lease_id,
+    }
 
 
 async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.errors import StoreBusy, StoreError
 from sendonce.stores.migrations import Backfill
 from sendonce.stores.postgres.lanes import Lanes, Row
+from sendonce.stores.postgres.losses import loss_of
 from sendonce.stores.postgres.rooms import room_of
 from sendonce.stores.records import (
     ALIVE,
@@ -48,6 +50,7 @@ class Reading(Lanes):
         parked_by = await self.people.fetch("parked_by", {"cap": COUNT_CAP})
         seen = {"worker_id": 0, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
         served = served_of(await self.people.fetch("served", seen))
+        loss = await self.people.fetch("open_loss", {})
         alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
             "now", "schema_version", "due", "oldest_due_at", "scheduled", "retrying", "in_flight", "in_doubt",
@@ -59,6 +62,8 @@ class Reading(Lanes):
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
             rooms=known_served([room_of(row) for row in rooms], served),
             alerts=tuple(each for each in alerts if each.is_raised),
+            instance=await self.instance(),
+            loss=loss_of(loss[0]) if loss else None,
             parked=sum(count for _, count in parked_by),
             parked_by=tuple(parked_by),
         )
@@ -66,6 +71,21 @@ class Reading(Lanes):
     async def backfills(self) -> list[Backfill]:
         """See ReadStore."""
         return [Backfill.read(*row) for row in await self.people.fetch("backfills", {})]
+
+    async def instance(self) -> str | None:
+        """See ReadStore."""
+        rows = await self.people.fetch("instance", {})
+        return str(rows[0][0]) if rows else None
+
+    async def server(self) -> tuple[str, str] | None:
+        """See ReadStore."""
+        try:
+            [(system, timeline)] = await self.people.fetch("server", {})
+        except StoreBusy:
+            raise
+        except StoreError:
+            return None  # some hosted servers tell nobody
+        return system, timeline
 
     async def namespace(self) -> str:
         """See ReadStore."""

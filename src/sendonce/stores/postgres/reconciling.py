@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from sendonce.domain.attempts import NO_FENCE, Fence
 from sendonce.domain.limits import Limits
 from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
@@ -23,21 +24,27 @@ _LAST = 2**63 - 1
 
 class Reconciling(Orchestrating, Reading):
     async def start_doubtful(
-        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+        self,
+        worker_id: int,
+        limit: int,
+        hold: timedelta,
+        *,
+        after: int,
+        served: Served | None = None,
+        fence: Fence = NO_FENCE,
     ) -> Started:
         """See OrchestratorStore."""
         while True:
             values, limits = {"limit": limit, "after": after}, Limits(served=served)
-            claimed = await self._claim("start_doubtful", values, worker_id, hold, limits)
+            claimed = await self._claim("start_doubtful", values, worker_id, hold, limits, fence)
             if claimed.lease is not None or not claimed.held:
-                return Started(claimed.lease)
-            after = claimed.until[
-                1
-            ]  # all of these are stopped, paused or not served here; there may be others behind them
+                return Started(claimed.lease, refused=claimed.refused)
+            # All of these are stopped, paused or not served here; there may be others behind them.
+            after = claimed.until[1]
 
     async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         """See OrchestratorStore."""
-        values = {"after": after, "limit": limit, "wait": wait.total_seconds()}
+        values = {"after": after, "upto": _LAST, "limit": limit, "wait": wait.total_seconds(), "loss_id": None}
         changed, last = (await self.results.fetch("doubt", values))[0]
         return changed, last
 

@@ -8,6 +8,7 @@ from sendonce.stores.postgres.bulk import Bulk
 from sendonce.stores.postgres.correcting import Correcting
 from sendonce.stores.postgres.erasing import Erasing
 from sendonce.stores.postgres.leasing import Leasing
+from sendonce.stores.postgres.losses import Losses
 from sendonce.stores.postgres.migrator import PACKAGE, version_on
 from sendonce.stores.postgres.operating import Operating
 from sendonce.stores.postgres.orchestrating import Orchestrating
@@ -23,8 +24,8 @@ from sendonce.stores.postgres.verifying import Verifying
 
 
 class PostgresStore(
-    Reconciling, Bulk, Correcting, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing, Requests,
-    Undelivered, Retaining, Erasing, Verifying, Reading,
+    Reconciling, Losses, Bulk, Correcting, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
+    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.stores.ports.Store`."""
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from sendonce.domain.attempts import Claim, Lease, Result, Verdict
+from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -16,6 +16,7 @@ from sendonce.stores.sqlite.bulk import take_step
 from sendonce.stores.sqlite.holding import Holders, park, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
+from sendonce.stores.sqlite.losses import refusal
 from sendonce.stores.sqlite.settling import settle
 from sendonce.stores.sqlite.times import microseconds, moment
 
@@ -28,8 +29,10 @@ class Orchestrating:
 
     _writer: Lane
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
-        return await self._writer.run(_start, worker_id, limit, hold, limits)
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
+        return await self._writer.run(_start, worker_id, limit, hold, limits, fence)
 
     async def start_waiting(
         self,
@@ -37,10 +40,11 @@ class Orchestrating:
         quotas: Mapping[str, int],
         hold: timedelta,
         limits: Limits = NO_LIMITS,
+        fence: Fence = NO_FENCE,
         *,
         probes: Mapping[str, float] | None = None,
     ) -> Started:
-        return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits, probes or {})
+        return await self._writer.run(_start_waiting, worker_id, quotas, hold, limits, fence, probes or {})
 
     async def park_unserved(self, room: str, served: Served) -> int:
         return await self._writer.run(_park_unserved, room, served)
@@ -63,7 +67,11 @@ def claim_of(row: Row) -> Claim:
     return Claim._make((*row[:13], moment(row[13]), *row[14:22], row[22] == 1, row[23] == 1, row[24], row[25]))
 
 
-def _start(transaction: Transaction, worker_id: int, limit: int, hold: timedelta, limits: Limits) -> Started:
+def _start(
+    transaction: Transaction, worker_id: int, limit: int, hold: timedelta, limits: Limits, fence: Fence
+) -> Started:
+    if refused := refusal(transaction, fence):
+        return Started(None, refused=refused)
     holders = Holders.now(transaction)
     # A limit below zero would be no limit at all.
     if limit < 1 or holders.is_all_stopped:
@@ -86,8 +94,11 @@ def _start_waiting(
     quotas: Mapping[str, int],
     hold: timedelta,
     limits: Limits,
+    fence: Fence,
     probes: Mapping[str, float],
 ) -> Started:
+    if refused := refusal(transaction, fence):
+        return Started(None, refused=refused)
     holders = Holders.now(transaction)
     if holders.is_all_stopped:
         return Started(None)
@@ -146,7 +157,7 @@ def open_lease(transaction: Transaction, worker_id: int, claims: Sequence[Claim]
     transaction.change("open_lease", values)
     transaction.change("open_attempts", {"lease_id": lease_id, "ids": ids})
     transaction.change("mark_in_progress", {"ids": ids})
-    return Lease(lease_id, tuple(claims))
+    return Lease(lease_id, tuple(claims), moment(transaction.now))
 
 
 def _cancel(transaction: Transaction, delivery_ids: Sequence[int], operator: str, reason: str) -> Acted:

@@ -19,6 +19,7 @@ from sendonce.stores.records import (
     Filter,
     FindingRow,
     LeaseRow,
+    LossRow,
     Status,
     StopRow,
     SubscriptionRow,
@@ -45,6 +46,13 @@ class Reading:
 
     async def backfills(self) -> list[Backfill]:
         return [Backfill.read(*row) for row in await self._reader.run(Transaction.fetch, "backfills")]
+
+    async def instance(self) -> str | None:
+        rows = await self._reader.run(Transaction.fetch, "instance")
+        return str(rows[0][0]) if rows else None
+
+    async def server(self) -> tuple[str, str] | None:
+        return None
 
     async def namespace(self) -> str:
         return str((await self._reader.run(Transaction.fetch, "namespace"))[0][0])
@@ -130,6 +138,8 @@ def _status(transaction: Transaction) -> Status:
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
         rooms=known_served(rooms_of(transaction, "", ROOMS_SHOWN), served_of(served_rows(transaction, 0))),
         alerts=tuple(each for each in alerts if each.is_raised),
+        instance=next((name for (name,) in transaction.fetch("instance")), None),
+        loss=next((record(LossRow, row) for row in transaction.fetch("open_loss")), None),
         parked=sum(count for _, count in parked_by),
         parked_by=tuple((cause, count) for cause, count in parked_by),
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from sendonce.domain.attempts import NO_FENCE, Fence
 from sendonce.domain.limits import Limits
 from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
@@ -14,6 +15,7 @@ from sendonce.stores.sqlite import lists
 from sendonce.stores.sqlite.holding import Holders, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.losses import refusal
 from sendonce.stores.sqlite.orchestrating import claim_of, open_lease
 from sendonce.stores.sqlite.times import microseconds, moment, stamp
 
@@ -29,9 +31,16 @@ class Reconciling:
     _reader: Lane
 
     async def start_doubtful(
-        self, worker_id: int, limit: int, hold: timedelta, *, after: int, served: Served | None = None
+        self,
+        worker_id: int,
+        limit: int,
+        hold: timedelta,
+        *,
+        after: int,
+        served: Served | None = None,
+        fence: Fence = NO_FENCE,
     ) -> Started:
-        return await self._writer.run(_start_doubtful, worker_id, limit, hold, after, Limits(served=served))
+        return await self._writer.run(_start_doubtful, worker_id, limit, hold, after, Limits(served=served), fence)
 
     async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
         return await self._writer.run(_doubt, after, limit, wait)
@@ -61,9 +70,11 @@ class Reconciling:
 
 
 def _start_doubtful(
-    transaction: Transaction, worker_id: int, limit: int, hold: timedelta, after: int, limits: Limits
+    transaction: Transaction, worker_id: int, limit: int, hold: timedelta, after: int, limits: Limits, fence: Fence
 ) -> Started:
     """Asking is not sending: a rate or a breaker holds nothing back here, a stop or a pause does."""
+    if refused := refusal(transaction, fence):
+        return Started(None, refused=refused)
     holders = Holders.now(transaction)._replace(breakers=frozenset())
     if limit < 1 or holders.is_all_stopped:
         return Started(None)
@@ -76,8 +87,8 @@ def _start_doubtful(
 
 
 def _doubt(transaction: Transaction, after: int, limit: int, wait: timedelta) -> tuple[int, int | None]:
-    last = transaction.fetch("last_of_step", {"after": after, "limit": limit})[0][0]
-    values = {"after": after, "last": last, "due_at": transaction.now + microseconds(wait)}
+    last = transaction.fetch("last_of_step", {"after": after, "upto": lists.LAST, "limit": limit})[0][0]
+    values = {"after": after, "last": last, "due_at": transaction.now + microseconds(wait), "loss_id": None}
     return (0, None) if last is None else (transaction.change("doubt", values), last)
 
 

@@ -12,6 +12,7 @@ from sendonce.stores.sqlite.erasing import Erasing
 from sendonce.stores.sqlite.files import MEMORY, parse_url
 from sendonce.stores.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
 from sendonce.stores.sqlite.leasing import Leasing
+from sendonce.stores.sqlite.losses import Losses
 from sendonce.stores.sqlite.migrator import apply_missing, schema_version
 from sendonce.stores.sqlite.operating import Operating
 from sendonce.stores.sqlite.orchestrating import Orchestrating
@@ -30,8 +31,8 @@ Answer = TypeVar("Answer")
 
 
 class SqliteStore(
-    Orchestrating, Reconciling, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing, Requests,
-    Undelivered, Retaining, Erasing, Verifying, Reading,
+    Orchestrating, Reconciling, Losses, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
+    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.stores.ports.Store`. Reads do not wait for the writer, except in memory."""
 

@@ -6,6 +6,46 @@ alter table sendonce_deliveries add column not_before timestamptz;
 comment on column sendonce_deliveries.not_before is
   'While it is in doubt: the moment before which it is neither asked about nor sent';
 
+-- A database that is older than what a worker remembers has lost commits: a restore, a failover, a file copied back. What
+-- was recorded before that was noticed, up to upto_id, is put in doubt, and nothing is claimed until that is done.
+create table sendonce_losses (
+  id bigint generated always as identity primary key,
+  noticed_at timestamptz not null default now(),
+  ended_at timestamptz,
+  upto_id bigint not null,
+  marked_id bigint not null default 0,
+  doubted bigint not null default 0,
+  wait float8 not null check (wait >= 0),
+  noticed_by text not null,
+  ended_by text,
+  check ((ended_at is null) = (ended_by is null))
+);
+comment on table sendonce_losses is 'When it was noticed that this database has lost commits, and how far that is settled';
+create unique index sendonce_losses_open on sendonce_losses ((ended_at is null)) where ended_at is null;
+
+alter table sendonce_deliveries add column doubted_by bigint;
+comment on column sendonce_deliveries.doubted_by is 'The loss that alone has put it in doubt; null when there is more to it';
+
+-- Why a worker may claim nothing now, or null: the database has another name than its settings say, or no longer has the
+-- newest claim that it has seen committed, or lost commits before and is not ready yet. A function, because it is planned
+-- only where it is called.
+create function sendonce_fence(of_instance text, seen_delivery bigint, seen_attempt int, seen_lease bigint)
+  returns text language plpgsql stable as $$
+begin
+  if exists (select 1 from sendonce_meta m where m.name = 'instance' and m.value is distinct from of_instance) then
+    return 'other_instance';
+  end if;
+  if seen_lease is not null and not exists (
+       select 1 from sendonce_attempts a
+        where a.delivery_id = seen_delivery and a.attempt = seen_attempt and a.lease_id = seen_lease) then
+    return 'commits_lost';
+  end if;
+  if exists (select 1 from sendonce_losses l where l.ended_at is null and l.marked_id < l.upto_id) then
+    return 'unmarked';
+  end if;
+  return null;
+end $$;
+
 -- How much it was when people were told, so that they are told again when it has grown; and where a fault on our side was
 -- met last, so that it is over when something gets through there.
 alter table sendonce_alerts add column told_size bigint;

@@ -1,7 +1,8 @@
 -- part: fence
 -- The attempt must survive the crash that follows it, so the commit waits for the disk whatever the default is.
 f as materialized (
-  select :lease_id::bigint as lease_id,
+  select :lease_id::bigint as lease_id, now() as at,
+         sendonce_fence(:instance::text, :seen_delivery::bigint, :seen_attempt::int, :seen_lease::bigint) as refused,
          case when current_setting('synchronous_commit') in ('off', 'local')
               then set_config('synchronous_commit', 'on', true) end as durable
 )
@@ -59,7 +60,9 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
        case when u.id is not distinct from h.first then f.lease_id end,
        case when u.id is not distinct from h.first then g.until end,
        case when u.id is not distinct from h.first then g.until_id end,
-       case when u.id is not distinct from h.first then g.held end
+       case when u.id is not distinct from h.first then g.held end,
+       case when u.id is not distinct from h.first then f.at end,
+       case when u.id is not distinct from h.first then f.refused end
   from g
   cross join f
   cross join h
@@ -89,6 +92,7 @@ c as materialized (
    where d.next_attempt_at <= now() and :(ripe)
      and (d.next_attempt_at, d.id) > (coalesce(:since::timestamptz, '-infinity'::timestamptz), :since_id::bigint)
      and not exists (select 1 from sendonce_stops where scope = 'all')
+     and (select f.refused from f) is null
    order by d.next_attempt_at, d.id
    limit :limit
    for update of d skip locked
@@ -106,16 +110,17 @@ c as materialized (
     from unnest(:rooms::text[], :quotas::int[], :spreads::float8[]) as q(room, quota, spread)
    cross join lateral (
      select x.id, x.place, x.event_id, x.subscription_id, x.destination, x.is_proven
-       from (select f.id, f.place, f.event_id, f.subscription_id, f.destination, f.attempt_count, f.is_proven,
+       from (select a.id, a.place, a.event_id, a.subscription_id, a.destination, a.attempt_count, a.is_proven,
                     true as is_front
                from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count,
                             n.proven_at is not null as is_proven
                        from sendonce_deliveries n
                       where n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
                         and not exists (select 1 from sendonce_stops where scope = 'all')
+                        and (select f.refused from f) is null
                       order by n.id
                       limit greatest(q.quota, 20)
-                      for update of n skip locked) f
+                      for update of n skip locked) a
              union all
              select p.id, p.place, p.event_id, p.subscription_id, p.destination, p.attempt_count, p.is_proven, false
                from (select n.id, n.ctid as place, n.event_id, n.subscription_id, n.destination, n.attempt_count,
@@ -124,6 +129,7 @@ c as materialized (
                       where q.spread is not null
                         and n.parked_on = q.room and (not n.in_doubt or n.not_before is null or n.not_before <= now())
                         and not exists (select 1 from sendonce_stops where scope = 'all')
+                        and (select f.refused from f) is null
                         and n.id >= (
                           select l.id + floor(q.spread * (h.id - l.id))::bigint
                             from (select w.id from sendonce_deliveries w where w.parked_on = q.room order by w.id limit 1) l,
@@ -150,6 +156,7 @@ c as materialized (
      and (d.proven_at is not null or coalesce(d.not_before, d.next_attempt_at, '-infinity'::timestamptz) <= now())
      and (d.next_attempt_at is not null or split_part(d.parked_on, ':', 1) in ('destination', 'place', 'rate', 'channel'))
      and not exists (select 1 from sendonce_stops where scope = 'all')
+     and (select f.refused from f) is null
    order by d.id
    limit :limit
    for update of d skip locked
@@ -261,6 +268,7 @@ d as (
                                  where f.event_id = t.event_id and f.destination_hash = t.destination_hash
                                    and f.generation = 0)
                           else t.if_unsure end,
+         doubted_by = case when x.o not in ('Unknown', 'Accepted') then t.doubted_by end,
          not_before = case when coalesce(x.q, t.in_doubt and x.s <> 'Completed')
                            then greatest(t.not_before, now() + x.h * interval '1 second') end,
          next_attempt_at = case when x.w is not null

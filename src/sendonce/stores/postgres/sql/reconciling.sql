@@ -2,11 +2,12 @@
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
 -- waits in a room leaves it: a room is asked about at once.
 with w as materialized (
-  select id, status from sendonce_deliveries where id > :after order by id limit :limit
+  select id, status from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit
 ),
 d as (
   update sendonce_deliveries t
      set in_doubt = true, updated_at = now(),
+         doubted_by = case when t.in_doubt then t.doubted_by else :loss_id::bigint end,
          not_before = greatest(t.not_before, now() + :wait::float8 * interval '1 second'),
          next_attempt_at = case when t.status <> 'InProgress'
                                  and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))

@@ -4,6 +4,25 @@
 -- A moment before which a delivery in doubt is neither asked about nor sent, by anybody.
 alter table sendonce_deliveries add column not_before integer;
 
+-- A database that is older than what a worker remembers has lost commits: a restore, a file copied back. What was recorded
+-- before that was noticed, up to upto_id, is put in doubt, and nothing is claimed until that is done.
+create table sendonce_losses (
+  id integer primary key autoincrement,
+  noticed_at integer not null,
+  ended_at integer,
+  upto_id integer not null,
+  marked_id integer not null default 0,
+  doubted integer not null default 0,
+  wait real not null check (wait >= 0),
+  noticed_by text not null,
+  ended_by text,
+  check ((ended_at is null) = (ended_by is null))
+);
+create unique index sendonce_losses_open on sendonce_losses (ended_at is null) where ended_at is null;
+
+-- The loss that alone has put it in doubt; null when there is more to it.
+alter table sendonce_deliveries add column doubted_by integer;
+
 -- How much it was when people were told, so that they are told again when it has grown; and where a fault on our side was
 -- met last, so that it is over when something gets through there.
 alter table sendonce_alerts add column told_size integer;

@@ -41,7 +41,7 @@ delete from sendonce_leases
       where a.lease_id = sendonce_leases.id and a.status = 'Leased');
 
 -- name: expired_leases
-select id from sendonce_leases where expires_at <= :now order by expires_at, id limit :limit;
+select id, deliveries from sendonce_leases where expires_at <= :now order by expires_at, id limit :limit;
 
 -- name: expired_claims
 -- The same columns as a claim, without what only a sender needs.
@@ -49,14 +49,12 @@ select d.id, a.attempt, d.event_id, e.tenant, e.type, e.key, d.destination, coal
        '', null, null, null, null, e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count,
        d.deferred_count, d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
        (d.expires_at - :now) / 1e6, a.lease_id
-  from json_each(:lease_ids) i
- cross join sendonce_leases l on l.id = i.value
- cross join json_each(l.deliveries) w
+  from json_each(:delivery_ids) w
  cross join sendonce_attempts a on a.delivery_id = w.value
  cross join sendonce_deliveries d not indexed on d.id = a.delivery_id
  cross join sendonce_events e not indexed on e.id = d.event_id
   left join sendonce_subscriptions s on s.id = d.subscription_id
- where a.lease_id = l.id and a.status = 'Leased'
+ where a.lease_id in (select value from json_each(:lease_ids)) and a.status = 'Leased'
  order by d.id;
 
 -- name: is_idle

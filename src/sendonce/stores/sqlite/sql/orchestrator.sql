@@ -183,8 +183,8 @@ delete from temp.sendonce_results where delivery_id = :delivery_id and attempt =
 -- name: move_deliveries
 -- Whoever opened a generation had what was sent before sent again: that is not said of what is sent by it.
 update sendonce_deliveries as d
-   set (status, attempt_count, deferred_count, in_doubt, if_unsure, not_before, next_attempt_at, final_error_code,
-        notification_id, notified_at, updated_at) = (
+   set (status, attempt_count, deferred_count, in_doubt, if_unsure, doubted_by, not_before, next_attempt_at,
+        final_error_code, notification_id, notified_at, updated_at) = (
          select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred,
                 coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'),
                 case when d.generation > 0 and r.outcome in ('Unknown', 'Accepted')
@@ -192,6 +192,7 @@ update sendonce_deliveries as d
                             where f.event_id = d.event_id and f.destination_hash = d.destination_hash
                               and f.generation = 0)
                      else d.if_unsure end,
+                case when r.outcome not in ('Unknown', 'Accepted') then d.doubted_by end,
                 case when coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed')
                      then max(coalesce(d.not_before, r.not_before), coalesce(r.not_before, d.not_before)) end,
                 max(r.next_attempt_at,

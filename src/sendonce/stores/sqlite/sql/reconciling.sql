@@ -2,7 +2,8 @@
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
 -- waits in a room leaves it: a room is asked about at once.
 update sendonce_deliveries
-   set in_doubt = 1, updated_at = :now, not_before = max(coalesce(not_before, :due_at), :due_at),
+   set in_doubt = 1, doubted_by = case when in_doubt then doubted_by else :loss_id end, updated_at = :now,
+       not_before = max(coalesce(not_before, :due_at), :due_at),
        next_attempt_at = case when status <> 'InProgress'
                                and (parked_on is null
                                     or substr(parked_on, 1, instr(parked_on, ':')) not in ('stop:', 'subscription:'))
@@ -11,7 +12,7 @@ update sendonce_deliveries
  where id > :after and id <= :last and status not in ('Completed', 'DeadLettered') and proven_at is null;
 
 -- name: last_of_step
-select max(id) from (select id from sendonce_deliveries not indexed where id > :after order by id limit :limit);
+select max(id) from (select id from sendonce_deliveries not indexed where id > :after and id <= :upto order by id limit :limit);
 
 -- name: letters_to_attest
 select id, delivery_id, closed_as from sendonce_dead_letters

@@ -1,0 +1,105 @@
+"""What a worker remembers of its database: the newest claim that it has seen committed, and which server that was on.
+
+A database that no longer has that claim has lost commits. Kept in a small file too, so that a worker that begins anew
+knows it.
+"""
+
+import json
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from sendonce.domain.attempts import Fence, Lease, Witness
+from sendonce.errors import ConfigError
+
+Server: TypeAlias = tuple[str, str]
+# Written no more often than this: a claim costs little, a file for each of them would not.
+SAVE_SECONDS = 0.2
+
+
+class Memory:
+    """One worker's. Without a `path` it is gone with the process."""
+
+    def __init__(self, path: str | None = None, *, namespace: str = "", instance: str | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._namespace = namespace
+        self._instance = instance
+        self._witness: Witness | None = None
+        self._server: Server | None = None
+        self._is_saved = True
+        self._saved_at = 0.0
+        if self._path is not None:
+            self._read(self._path)
+            self._save(self._path)
+
+    @property
+    def witness(self) -> Witness | None:
+        return self._witness
+
+    @property
+    def fence(self) -> Fence:
+        """What the database must be for this worker to claim from it."""
+        return Fence(self._instance, self._witness)
+
+    def note(self, lease: Lease) -> None:
+        """A claim was committed."""
+        claim = lease.claims[0]
+        self._witness = Witness(claim.delivery_id, claim.attempt, lease.id, claim.event_id, lease.at)
+        self._is_saved = False
+        if self._path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self._save(self._path)
+
+    def forget(self) -> None:
+        """That claim is lost, and everybody knows."""
+        self._witness = None
+        self._is_saved = False
+        self.close()
+
+    def is_other_server(self, server: Server | None) -> bool:
+        """Remember where the database is now; True when it was somewhere else before."""
+        was, self._server = self._server, server
+        self._is_saved = self._is_saved and was == server
+        self.close()
+        return was is not None and was != server
+
+    def close(self) -> None:
+        """Write down what is not written yet."""
+        if self._path is not None and not self._is_saved:
+            self._save(self._path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            said = json.loads(path.read_text("utf-8"))
+            if said["namespace"] != self._namespace:
+                return  # that was another database
+            if said["claim"] is not None:
+                *numbers, at = said["claim"]
+                delivery_id, attempt, lease_id, event_id = map(int, numbers)
+                self._witness = Witness(delivery_id, attempt, lease_id, event_id, datetime.fromisoformat(at))
+            self._server = None if said["server"] is None else (str(said["server"][0]), str(said["server"][1]))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ConfigError(f"the worker's state file {path} cannot be read ({error.strerror})") from None
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise ConfigError(
+                f"{path} is not the state file of a worker; name another file, or remove it if commits of this database"
+                " cannot have been lost"
+            ) from None
+
+    def _save(self, path: Path) -> None:
+        """Whole or not at all: a reader never finds half of it."""
+        claim = None if self._witness is None else [*self._witness[:4], self._witness.at.isoformat()]
+        said = {"namespace": self._namespace, "claim": claim, "server": self._server}
+        beside = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            beside.write_text(json.dumps(said) + "\n", "utf-8")
+            beside.replace(path)
+        except OSError as error:
+            if self._saved_at == 0.0:
+                raise ConfigError(f"the worker's state file {path} cannot be written ({error.strerror})") from None
+            return  # a full disk stops nobody: what is not written is known in here
+        self._is_saved = True
+        self._saved_at = time.monotonic()

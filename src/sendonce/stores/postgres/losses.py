@@ -1,0 +1,64 @@
+"""Commits that this database has lost: noticed by a worker, put in doubt, over when all was asked; and its name."""
+
+from datetime import timedelta
+
+from sendonce.domain.attempts import Witness
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.stores.postgres.journal import log_operation
+from sendonce.stores.postgres.lanes import Lanes, Row, fetch
+from sendonce.stores.records import ENGINE, Acted, LossRow
+
+STEP = 10_000
+
+
+class Losses(Lanes):
+    """See `OrchestratorStore`."""
+
+    async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
+        values = {
+            "wait": wait.total_seconds(),
+            "noticed_by": clean(noticed_by, MESSAGE_LENGTH),
+            "at": witness.at,
+            "event_id": witness.event_id,
+        }
+        return _loss(await self.claims.fetch("notice_loss", values))
+
+    async def mark_loss(self, limit: int) -> LossRow | None:
+        async with self.claims.transaction() as connection:
+            for loss_id, upto, marked, wait in await fetch(connection, "loss_to_mark", {}):
+                step = {"after": marked, "upto": upto, "limit": limit, "wait": wait, "loss_id": loss_id}
+                doubted, last = (await fetch(connection, "doubt", step))[0]
+                values = {"loss_id": loss_id, "doubted": doubted, "marked_id": upto if last is None else last}
+                return _loss(await fetch(connection, "loss_marked", values))
+        return None
+
+    async def end_loss(self) -> LossRow | None:
+        return _loss(await self.leases.fetch("end_loss", {"ended_by": ENGINE}))
+
+    async def disprove_loss(self, *, operator: str, reason: str) -> LossRow | None:
+        async with self.results.transaction() as connection:
+            ended_by = {"ended_by": clean(operator, MESSAGE_LENGTH)}
+            loss = _loss(await fetch(connection, "disprove_loss", ended_by))
+            if loss is None:
+                return None
+            await log_operation(connection, "nothing_lost", operator, reason, (), subject=f"loss {loss.id}")
+        # In steps: what is interrupted stays in doubt, and is asked about.
+        while (await self.results.fetch("undoubt", {"loss_id": loss.id, "limit": STEP}))[0][0]:
+            continue
+        return loss
+
+    async def name_instance(self, name: str | None, *, operator: str, reason: str | None) -> Acted:
+        async with self.people.transaction() as connection:
+            await fetch(connection, "drop_instance" if name is None else "set_instance", {"name": name})
+            subject = "unnamed" if name is None else name
+            return await log_operation(connection, "instance", operator, reason, (), subject=subject)
+
+
+def _loss(rows: list[Row]) -> LossRow | None:
+    return loss_of(rows[0]) if rows else None
+
+
+def loss_of(row: Row) -> LossRow:
+    """A loss from the columns of its queries."""
+    names = ("id", "noticed_at", "noticed_by", "ended_at", "ended_by", "upto_id", "marked_id", "doubted")
+    return LossRow(**dict(zip(names, row, strict=True)))

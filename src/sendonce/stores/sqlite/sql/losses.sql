@@ -1,0 +1,73 @@
+-- part: loss
+id, noticed_at, noticed_by, ended_at, ended_by, upto_id, marked_id, doubted
+
+-- name: fence
+-- Whether the database has another name than the worker's settings say, no longer has the newest claim that the worker has
+-- seen committed, and has lost commits before and is not ready yet.
+select exists (select 1 from sendonce_meta where name = 'instance' and value is not :instance),
+       :seen_lease is not null and not exists (
+         select 1 from sendonce_attempts
+          where delivery_id = :seen_delivery and attempt = :seen_attempt and lease_id = :seen_lease),
+       exists (select 1 from sendonce_losses where ended_at is null and marked_id < upto_id);
+
+-- name: notice_loss
+-- Once for all workers: whoever has noticed it since the claim that is missing has noticed that too. Where retention has
+-- taken away the history of its event, the claim is not missing but old; of an event that is gone nobody knows after a month.
+insert into sendonce_losses (noticed_at, upto_id, wait, noticed_by)
+select :now, coalesce((select max(id) from sendonce_deliveries), 0), :wait, :noticed_by
+ where not exists (select 1 from sendonce_losses where noticed_at > :at or ended_at is null)
+   and not exists (select 1 from sendonce_events where id = :event_id and history_gone_at is not null)
+   and (:at > :now - 30 * 86400000000 or exists (select 1 from sendonce_events where id = :event_id))
+returning :(loss);
+
+-- name: loss_to_mark
+select id, upto_id, marked_id, wait from sendonce_losses where ended_at is null and marked_id < upto_id;
+
+-- name: loss_marked
+update sendonce_losses set marked_id = :marked_id, doubted = doubted + :doubted where id = :loss_id
+returning :(loss);
+
+-- name: end_loss
+update sendonce_losses
+   set ended_at = :now, ended_by = :ended_by
+ where ended_at is null and marked_id >= upto_id
+   and not exists (
+     select 1 from sendonce_deliveries d indexed by sendonce_deliveries_in_doubt
+      where d.in_doubt = 1 and d.id <= sendonce_losses.upto_id and d.doubted_by = sendonce_losses.id
+        and d.status not in ('Completed', 'DeadLettered'))
+returning :(loss);
+
+-- name: disprove_loss
+update sendonce_losses set ended_at = :now, ended_by = :ended_by, marked_id = upto_id where ended_at is null
+returning :(loss);
+
+-- name: undoubt
+-- The doubt that a loss alone has raised is over with it; what waits for its moment only for that is due again.
+update sendonce_deliveries
+   set in_doubt = 0, doubted_by = null, not_before = null, updated_at = :now,
+       next_attempt_at = case when next_attempt_at = not_before then :now else next_attempt_at end
+ where id in (
+   select id from sendonce_deliveries indexed by sendonce_deliveries_in_doubt
+    where in_doubt = 1 and doubted_by = :loss_id and status in ('Pending', 'PendingRetry')
+    order by id
+    limit :limit);
+
+-- name: open_loss
+select :(loss) from sendonce_losses where ended_at is null;
+
+-- name: instance
+select value from sendonce_meta where name = 'instance';
+
+-- name: set_instance
+insert into sendonce_meta (name, value) values ('instance', :name)
+on conflict (name) do update set value = excluded.value;
+
+-- name: drop_instance
+delete from sendonce_meta where name = 'instance';
+
+-- name: orphans
+-- What is being sent under a lease that is not there: nobody would ever take it over.
+select d.id, a.lease_id
+  from (select id, status from sendonce_deliveries not indexed where id > :after order by id limit :limit) d
+ cross join sendonce_attempts a on a.delivery_id = d.id and a.status = 'Leased'
+ where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id);

@@ -1,0 +1,289 @@
+"""A database that has lost commits: nothing is claimed until what it has is in doubt, and how that ends; on both."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
+from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
+from sendonce.stores.ports import Store
+from tests.given import (
+    HOLD,
+    POLICY,
+    WORKER,
+    decided,
+    given_delivery_in,
+    given_due_deliveries,
+    given_due_delivery,
+    given_lease,
+    report,
+    settle_with,
+)
+from tests.stores.databases import Database
+
+WAIT = timedelta(minutes=5)
+
+
+def witness_of(lease: Lease) -> Witness:
+    claim = lease.claims[0]
+    return Witness(claim.delivery_id, claim.attempt, lease.id, claim.event_id, lease.at)
+
+
+def lost(witness: Witness) -> Witness:
+    """The same claim as a life of the database had it that is undone: its lease id is not here."""
+    return witness._replace(lease_id=witness.lease_id + 1)
+
+
+async def given_claim(database: Database, store: Store) -> Witness:
+    """A delivery that was claimed, and settled."""
+    given_due_delivery(database, to="null:witness")
+    lease = await given_lease(store)
+    await settle_with(store, lease, Delivered("n-0"))
+    await store.release([lease.id])
+    return witness_of(lease)
+
+
+async def given_marked_loss(database: Database, store: Store) -> Witness:
+    """A loss whose deliveries are all in doubt, left alone for WAIT."""
+    witness = lost(await given_claim(database, store))
+    given_due_deliveries(database, 3)
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:7") is not None
+    while await store.mark_loss(2):
+        continue
+    return witness
+
+
+async def test_a_worker_goes_on_where_the_newest_claim_it_has_seen_is_there(database: Database, store: Store) -> None:
+    fence = Fence(witness=await given_claim(database, store))
+    given_due_delivery(database)
+
+    started = await store.start(WORKER, 10, HOLD, fence=fence)
+
+    assert started.refused is None
+    assert started.lease is not None
+    assert (await store.start_doubtful(WORKER, 10, HOLD, after=0, fence=fence)).refused is None
+
+
+@pytest.mark.parametrize("part", ["delivery_id", "attempt", "lease_id"])
+async def test_nothing_is_claimed_where_the_newest_claim_is_missing(
+    database: Database, store: Store, part: str
+) -> None:
+    witness = await given_claim(database, store)
+    fence = Fence(witness=witness._replace(**{part: getattr(witness, part) + 1}))
+    given_due_delivery(database)
+    for started in (
+        await store.start(WORKER, 10, HOLD, fence=fence),
+        await store.start_waiting(WORKER, {"place:null": 1}, HOLD, fence=fence),
+        await store.start_doubtful(WORKER, 10, HOLD, after=0, fence=fence),
+    ):
+        assert (started.lease, started.refused) == (None, Refusal.COMMITS_LOST)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "refused"),
+    [
+        (None, None, None),
+        (None, "production", None),
+        ("production", "production", None),
+        ("production", "staging", Refusal.OTHER_INSTANCE),
+        ("production", None, Refusal.OTHER_INSTANCE),
+    ],
+)
+async def test_a_database_of_another_name_is_not_claimed_from(
+    database: Database, store: Store, name: str | None, ours: str | None, refused: Refusal | None
+) -> None:
+    given_due_delivery(database)
+    if name is not None:
+        await store.name_instance(name, operator="ada", reason="the real one")
+
+    started = await store.start(WORKER, 10, HOLD, fence=Fence(instance=ours))
+
+    assert (await store.instance(), (await store.status()).instance) == (name, name)
+    assert started.refused is refused
+    assert (started.lease is None) is (refused is not None)
+
+
+async def test_a_name_can_be_changed_and_taken_away_and_is_in_the_log(database: Database, store: Store) -> None:
+    for name in ("production", "staging", None):
+        await store.name_instance(name, operator="ada", reason=None)
+        assert await store.instance() == name
+
+    logged = [(row["kind"], row["subject"]) for row in database.rows("operations")]
+    assert logged == [("instance", "production"), ("instance", "staging"), ("instance", "unnamed")]
+
+
+async def test_nothing_is_claimed_by_anybody_until_what_is_open_is_in_doubt(database: Database, store: Store) -> None:
+    witness = lost(await given_claim(database, store))
+    given_due_deliveries(database, 3)
+
+    loss = await store.notice_loss(witness, wait=WAIT, noticed_by="host:7")
+
+    assert loss is not None
+    assert (loss.marked_id, loss.noticed_by, loss.ended_at) == (0, "host:7", None)
+    assert (await store.status()).loss == loss
+    other = await database.open()
+    assert (await other.start(WORKER, 10, HOLD)).refused is Refusal.UNMARKED
+    steps = 0
+    while await store.mark_loss(2):
+        steps += 1
+    assert steps == 2
+    started = await other.start(WORKER, 10, HOLD)
+    assert (started.refused, started.lease) == (None, None)
+    marked = (await store.status()).loss
+    assert marked is not None
+    assert (marked.doubted, marked.marked_id) == (3, marked.upto_id)
+    database.advance(WAIT + timedelta(seconds=1))
+    assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True] * 3
+
+
+async def test_what_is_recorded_after_that_is_sent_without_asking(database: Database, store: Store) -> None:
+    await given_marked_loss(database, store)
+
+    new = given_due_delivery(database)
+
+    assert [(claim.delivery_id, claim.in_doubt) for claim in (await given_lease(store)).claims] == [(new, False)]
+
+
+async def test_a_loss_is_noticed_once_for_all_workers(database: Database, store: Store) -> None:
+    witness = await given_marked_loss(database, store)
+
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:8") is None
+    database.execute("update sendonce_losses set ended_at = noticed_at, ended_by = 'sendonce worker'")
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:8") is None
+
+    later = witness._replace(at=database.now() + timedelta(seconds=1))
+    assert await store.notice_loss(later, wait=WAIT, noticed_by="host:8") is not None
+
+
+async def test_what_retention_took_away_is_not_lost(database: Database, store: Store) -> None:
+    witness = await given_claim(database, store)
+    database.execute("update sendonce_events set history_gone_at = created_at")
+
+    assert await store.notice_loss(lost(witness), wait=WAIT, noticed_by="host:7") is None
+
+    gone = lost(witness)._replace(event_id=witness.event_id + 99)
+    old = gone._replace(at=database.now() - timedelta(days=31))
+    assert await store.notice_loss(old, wait=WAIT, noticed_by="host:7") is None
+    young = gone._replace(at=database.now() - timedelta(days=29))
+    assert await store.notice_loss(young, wait=WAIT, noticed_by="host:7") is not None
+
+
+async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, store: Store) -> None:
+    await given_marked_loss(database, store)
+    assert await store.end_loss() is None
+    database.advance(WAIT + timedelta(seconds=1))
+    lease = await given_lease(store)
+    found, missing = report(lease, Delivered("n-1")), report(lease, Failed("503"), of=1, cleared=True)
+    unanswered = report(lease, Deferred("down", again_in=timedelta(0)), of=2)
+
+    await store.settle(decided([found, missing], POLICY, can_look_up=True))
+    assert await store.end_loss() is None, "one was not asked about yet"
+    await store.settle(decided([unanswered], POLICY, can_look_up=True))
+    assert await store.end_loss() is None, "one got no answer yet"
+    lease = await given_lease(store)
+    await settle_with(store, lease, Delivered("n-2"))
+
+    loss = await store.end_loss()
+    assert loss is not None
+    assert (loss.ended_by, loss.doubted) == ("sendonce worker", 3)
+    assert loss.ended_at is not None
+    assert (await store.status()).loss is None
+    assert await store.end_loss() is None
+
+
+async def test_where_a_person_knows_that_nothing_was_lost_it_is_sent_at_once(database: Database, store: Store) -> None:
+    own = given_due_delivery(database)
+    lease = await given_lease(store)
+    [doubtful] = decided([report(lease, Unknown("timeout"))], replace(POLICY, doubt_wait=timedelta(hours=2)))
+    await store.settle([doubtful])
+    tomorrow = database.now() + timedelta(days=1)
+    scheduled = given_due_delivery(database, deliver_at=tomorrow)
+    await given_marked_loss(database, store)
+
+    loss = await store.disprove_loss(operator="ada", reason="restored before anything was sent")
+
+    assert loss is not None
+    assert (loss.ended_by, (await store.status()).loss) == ("ada", None)
+    claims = (await given_lease(store)).claims
+    assert [claim.in_doubt for claim in claims] == [False] * 3
+    assert own not in [claim.delivery_id for claim in claims]
+    rows = {row.id: row for row in [await store.delivery(each) for each in (own, scheduled)] if row}
+    assert (rows[own].in_doubt, rows[scheduled].in_doubt) == (True, False), "its own doubt stays"
+    assert rows[scheduled].next_attempt_at == tomorrow
+    assert await store.disprove_loss(operator="ada", reason="again") is None
+    assert [row["kind"] for row in database.rows("operations")] == ["nothing_lost"]
+
+
+async def test_doubt_of_its_own_outlives_a_loss_that_was_none(database: Database, store: Store) -> None:
+    await given_marked_loss(database, store)
+    database.advance(WAIT + timedelta(seconds=1))
+    lease = await given_lease(store)
+    await settle_with(store, lease, Unknown("timeout"), replace(POLICY, max_attempts=9))
+
+    await store.disprove_loss(operator="ada", reason="nothing was lost")
+
+    rows = [await store.delivery(claim.delivery_id) for claim in lease.claims]
+    assert [row.in_doubt for row in rows if row] == [True] * 3
+
+
+async def test_what_is_sent_under_a_lease_that_is_gone_is_taken_over(database: Database, store: Store) -> None:
+    flying = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
+    orphan = given_due_delivery(database)
+    lease = await given_lease(store)
+    database.execute("delete from sendonce_leases where id = ?", lease.id)
+    asked = replace(POLICY, doubt_wait=timedelta(0))
+
+    first, last = await store.adopt(0, 1, lambda reports: decided(reports, asked))
+    second, end = await store.adopt(flying, 10, lambda reports: decided(reports, asked))
+
+    assert (first, last) == ([], flying)
+    assert ([each.report.claim.delivery_id for each in second], end) == ([orphan], orphan)
+    row = await store.delivery(orphan)
+    assert row is not None
+    assert (row.status, row.in_doubt) == (DeliveryState.PENDING_RETRY, True)
+    assert (await store.adopt(orphan, 10, lambda reports: decided(reports, asked))) == ([], None)
+    assert await settle_with(store, lease, Delivered("n-1")) == [Verdict.LATE]
+
+
+async def test_a_lease_under_which_something_is_being_sent_is_not_released(database: Database, store: Store) -> None:
+    given_due_deliveries(database, 2)
+    lease = await given_lease(store)
+    await store.settle(decided([report(lease, Delivered("n-1"))]))
+
+    await store.release([lease.id])
+    assert database.one("select count(*) from sendonce_leases") == 1
+    await store.settle(decided([report(lease, Delivered("n-2"), of=1)]))
+    await store.release([lease.id])
+
+    assert database.one("select count(*) from sendonce_leases") == 0
+
+
+async def test_a_late_answer_proves_what_it_was_sent_for_and_no_stranger_that_has_its_number(
+    database: Database, store: Store
+) -> None:
+    """After lost commits a row's number is given to another one; the answer of the life before must not complete it."""
+    stranger = given_due_delivery(database, to="null:a")
+    lease = await given_lease(store)
+    await settle_with(store, lease, Failed("503"))
+    lost_claim = lease.claims[0]._replace(key="of another life")
+    told = decided([report(lease._replace(claims=(lost_claim,), id=lease.id + 1), Delivered("n-1"))])
+
+    assert await store.settle(told) == [Verdict.LATE]
+
+    row = await store.delivery(stranger)
+    assert row is not None
+    assert (row.status, row.proven_at) == (DeliveryState.PENDING_RETRY, None)
+
+
+async def test_lease_ids_are_never_given_out_twice(database: Database, store: Store) -> None:
+    ids = []
+    for _ in range(5):
+        given_due_delivery(database)
+        ids.append((await given_lease(store)).id)
+
+    assert len(set(ids)) == 5
+    assert all(abs(later - earlier) > 1 for earlier, later in pairwise(ids))
+    assert max(ids) < 2**53, "as many as every reader of JSON can hold"
