@@ -18,8 +18,12 @@ T = TypeVar("T")
 TYPE = "review.finished"
 _ADD_REVIEW = text("""
     insert into reviews (changelist_id, review_version, title, summary)
-    values (:changelist_id, :review_version, :title, :summary)
-    on conflict (changelist_id, review_version) do update set title = excluded.title, summary = excluded.summary""")
+    values (:changelist_id, :review_version, :title, :summary)""")
+_NEWEST = text("select max(review_version) from reviews where changelist_id = :changelist_id")
+_REFUSED = (
+    "version {} is not the newest of this changelist: a lower one is not sent any more, and a higher one only with"
+    " rerun given as true"
+)
 
 
 class Jobs:
@@ -47,17 +51,29 @@ class Jobs:
                 if_different="keep_first",
             )
             if not requested.duplicate:
+                await self._check_newest(connection, review)
                 await connection.execute(_ADD_REVIEW, _payload(review))
             return requested.request_id, not requested.duplicate
 
         try:
             job_id, is_new = await in_transaction(self._engine, work)
         except RerunRefused:
-            raise NotAllowed(
-                f"version {review.review_version} is not the newest of this changelist: a lower one is not sent any"
-                " more, and a higher one only with rerun given as true"
-            ) from None
+            raise NotAllowed(_REFUSED.format(review.review_version)) from None
         return await self.job(job_id), is_new
+
+    async def _check_newest(self, connection: AsyncConnection, review: Review) -> None:
+        """Refuse what sendonce takes for new because its retention has removed what came before.
+
+        `reviews` is kept for good. Whoever submits one of the same changelist waits until we have committed.
+        """
+        newest = (await connection.execute(_NEWEST, {"changelist_id": review.changelist_id})).scalar()
+        if newest == review.review_version:
+            raise NotAllowed(
+                f"version {review.review_version} of this changelist was told of long ago, and its job is not kept any"
+                " more: nothing is sent again"
+            )
+        if newest is not None and (newest > review.review_version or not review.rerun):
+            raise NotAllowed(_REFUSED.format(review.review_version))
 
     async def job(self, job_id: int) -> Job:
         return await self._read(lambda connection: reading.job(connection, job_id))

@@ -4,25 +4,38 @@ import asyncio
 import re
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from apps.review_notifications.jobs import Jobs
 from apps.review_notifications.models import Retry, Review
 from apps.serving import prepare
 from sendonce import Desk, NotAllowed, open_desk
 from sendonce.contrib.sqlalchemy import async_engine
+from sendonce.domain.outcomes import Delivered
+from sendonce.engine.retention import Retention, RetentionSettings
+from sendonce.stores.ports import Store
 from tests.apps.service import Service, running
 from tests.cli.workbench import run
+from tests.crash.accounts import url_of
+from tests.given import given_lease, settle_with
 from tests.processes import ROOT
 from tests.provider import Provider
+from tests.stores.conftest import database, postgres_template, sqlite_template
+from tests.stores.databases import Database
+
+__all__ = ["database", "postgres_template", "sqlite_template"]
 
 pytestmark = pytest.mark.slow
 
+NOTHING = timedelta(0)
+AT_ONCE = RetentionSettings(payloads=NOTHING, history=NOTHING, keys=NOTHING)
 APP = ROOT / "apps/review_notifications"
 README = (APP / "README.md").read_text("utf-8")
 SETTINGS = (APP / "sendonce.toml").read_text("utf-8")
@@ -153,12 +166,12 @@ def test_what_may_have_arrived_is_told_again_only_when_somebody_says_so(service:
     told = service.post(f"/review-jobs/{job['id']}/retry", {**order, "even_if_sent": True})
 
     assert (job["status"], job["recipients"][0]["last_error"]) == ("retryable_failed", "connection_lost")
+    service.process.says(r"^\d{4}-\d\d-\d\d [\d:,]+ WARNING delivery given up: .*code=connection_lost")
     assert refused.status == 409
     assert "1 of 1 recipients given up may have been told already" in refused.body["error"]
     assert (told.status, told.body["retried"], told.body["may_repeat"]) == (200, [to], [to])
     assert service.get(f"/review-jobs/{job['id']}?wait=10").body["status"] == "succeeded"
     assert provider.totals(f"mailto:{to}")["accepted"] == 2
-    service.process.says(r"^\d{4}-\d\d-\d\d [\d:,]+ WARNING settled .*in_doubt=1")
 
 
 def test_a_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +207,74 @@ def test_a_version_that_must_be_asked_for_is_named_in_the_words_of_the_api(servi
     answer = service.post("/review-jobs", {**review, "idempotency_key": "CL-9/2", "review_version": 2})
 
     assert (answer.status, "a higher one only with rerun given as true" in answer.body["error"]) == (409, True)
+
+
+@pytest.mark.requirement("R6")
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "version 3 of this changelist was told of long ago"),
+        ({"idempotency_key": "another"}, "version 3 of this changelist was told of long ago"),
+        ({"rerun": True}, "version 3 of this changelist was told of long ago"),
+        ({"idempotency_key": "lower", "review_version": 2}, "version 2 is not the newest of this changelist"),
+        ({"idempotency_key": "lower", "review_version": 2, "rerun": True}, "version 2 is not the newest"),
+        ({"idempotency_key": "higher", "review_version": 4}, "a higher one only with rerun given as true"),
+    ],
+    ids=["same job", "same version", "same version again", "lower version", "lower rerun", "higher version"],
+)
+async def test_R6_a_version_is_known_for_good_though_retention_has_removed_its_job(
+    reviews: Database, store: Store, change: dict[str, Any], sentence: str
+) -> None:
+    first = {**REVIEW, "review_version": 3}
+    engine = async_engine(url_of(reviews))
+    async with open_desk(url_of(reviews), operator="ada") as desk:
+        jobs = Jobs(engine, desk)
+        await jobs.submit(Review.model_validate(first))
+        await settle_with(store, await given_lease(store), Delivered())
+        await Retention(store, AT_ONCE, lambda _: None, worker_id=1).look()
+        assert reviews.rows("events") == reviews.rows("requests") == reviews.rows("request_keys") == []
+
+        with pytest.raises(NotAllowed, match=sentence):
+            await jobs.submit(Review.model_validate({**first, **change}))
+
+        assert reviews.rows("deliveries") == reviews.rows("requests") == []
+        _, is_new = await jobs.submit(Review.model_validate({**first, "review_version": 4, "rerun": True}))
+        assert is_new
+    await engine.dispose()
+
+
+async def test_R6_of_two_who_ask_again_after_retention_neither_is_sent(reviews: Database, store: Store) -> None:
+    engine = async_engine(url_of(reviews))
+    async with open_desk(url_of(reviews), operator="ada") as desk:
+        jobs = Jobs(engine, desk)
+
+        both = await asyncio.gather(
+            *(jobs.submit(Review.model_validate({**REVIEW, "idempotency_key": key})) for key in ("one", "two"))
+        )
+        assert sorted(is_new for _, is_new in both) == [False, True]
+        await settle_with(store, await given_lease(store), Delivered())
+        await Retention(store, AT_ONCE, lambda _: None, worker_id=1).look()
+        again = await asyncio.gather(
+            *(jobs.submit(Review.model_validate({**REVIEW, "idempotency_key": key})) for key in ("one", "two")),
+            return_exceptions=True,
+        )
+
+    await engine.dispose()
+    assert [type(each) for each in again] == [NotAllowed, NotAllowed]
+    assert reviews.rows("deliveries") == []
+
+
+@pytest.fixture
+def reviews(database: Database) -> Database:
+    """A database with the application's tables."""
+    prepare(url_of(database), APP / "migrations")
+    return database
+
+
+@pytest_asyncio.fixture
+async def store(reviews: Database) -> AsyncIterator[Store]:
+    yield await reviews.open()
+    await reviews.close()
 
 
 def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Service) -> None:

@@ -71,8 +71,8 @@ class Outbox:
         """Record one event, with a delivery for each destination and each matching subscription.
 
         It is there when the caller's transaction commits, and gone when that rolls back. The same key again
-        gives the event that is there; KeyReused when the content or the destinations differ. On any error
-        nothing of it was written.
+        gives the event that is there; KeyReused when the content or the destinations differ. A key is known until
+        retention removes it ([retention] keys, 90 days after the end). On any error nothing of it was written.
         """
         draft = Draft(
             type,
@@ -166,7 +166,8 @@ class Outbox:
 
         The same key again, or the same version with another key, gives the request that is there and sends
         nothing; KeyReused when it is a different one. A higher version needs `rerun=True`; RerunRefused when
-        that was not said, or when the version is lower. On any error nothing of it was written.
+        that was not said, or when the version is lower. Keys and versions are known until retention removes them
+        ([retention] keys, 90 days after the end). On any error nothing of it was written.
         """
         asked = Asked(
             type, payload, key, subject, version, required, optional, rerun, tenant, headers, expires_at, if_unsure
