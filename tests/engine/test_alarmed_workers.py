@@ -44,7 +44,9 @@ def parts_of(database: Database, channels: Channels, facts: list[Fact], alerts: 
     )
 
 
-async def test_a_worker_tells_of_faults_on_our_side_and_of_dead_letters(database: Database) -> None:
+async def test_a_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_nobody_serves(
+    database: Database, store: Store
+) -> None:
     given_many(database, 3)
     given_due_delivery(database, to="other:a")
     given_due_delivery(database, to="unserved:a")
@@ -54,10 +56,15 @@ async def test_a_worker_tells_of_faults_on_our_side_and_of_dead_letters(database
 
     await asyncio.wait_for(daemon.run(parts_of(database, channels, facts, AlertSettings(), until_idle=True)), 30)
 
-    told = [("dead_letters", False), ("no_channel:unserved", False), ("our_credentials:test", False)]
-    assert sorted(said(facts)) == told
+    assert sorted(said(facts)) == [("dead_letters", False), ("our_credentials:test", False)]
     [alert] = [row for row in database.rows("alerts") if row["name"] == "our_credentials:test"]
     assert alert["message"].startswith("test: 3 attempts put off")
+    facts.clear()
+    let_pass(database, timedelta(minutes=16))
+    await Alarm(store, AlertSettings(), [], facts.append).look()
+    [told] = [fact for fact in facts if isinstance(fact, Alerted) and fact.name == "oldest_open"]
+    assert "on its way for" in told.message
+    assert (await store.status()).parked_by == (("channel", 1),)
 
 
 async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Database, store: Store) -> None:

@@ -133,3 +133,14 @@ async def test_a_breaker_of_an_odd_name_harms_nothing(store: Store, room: str) -
     await store.trip(room, pause=MINUTE, code=None)
 
     assert [row.breakers for row in await store.open_channels()] == [1]
+
+
+async def test_what_no_worker_serves_is_open_and_waits_for_a_channel(database: Database, store: Store) -> None:
+    delivery_id = given_due_delivery(database, to="sms:1")
+    database.execute(
+        "update sendonce_deliveries set next_attempt_at = null, parked_on = ? where id = ?", "channel:sms", delivery_id
+    )
+    let_pass(database, 20 * MINUTE)
+
+    assert (await store.status()).parked_by == (("channel", 1),)
+    assert 20 * MINUTE <= await age_of(database, store, "sms") < 21 * MINUTE

@@ -96,7 +96,7 @@ OF_THE_DATABASE = (
 
 
 # What holds a delivery back: a subscription that is paused or disabled, a stop, a breaker, too many on their way …
-CAUSES = ("subscription", "stop", "breaker", "limit", "rate", "other")
+CAUSES = ("subscription", "stop", "breaker", "limit", "rate", "channel", "other")
 # What no channel of this worker serves: a scheme that somebody else has chosen is not for labels.
 OTHER = "other"
 

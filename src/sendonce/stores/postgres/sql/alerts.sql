@@ -103,6 +103,7 @@ select case split_part(w.room, ':', 1)
          when 'subscription' then 'subscription'
          when 'stop' then 'stop'
          when 'rate' then 'rate'
+         when 'channel' then 'channel'
          when 'destination' then case when b.room is null then 'limit' else 'breaker' end
          when 'place' then case when b.room is null then 'limit' else 'breaker' end
          else 'other' end as cause,

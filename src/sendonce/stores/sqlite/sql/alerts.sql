@@ -98,6 +98,7 @@ select case substr(w.room, 1, instr(w.room, ':') - 1)
          when 'subscription' then 'subscription'
          when 'stop' then 'stop'
          when 'rate' then 'rate'
+         when 'channel' then 'channel'
          when 'destination' then iif(b.room is null, 'limit', 'breaker')
          when 'place' then iif(b.room is null, 'limit', 'breaker')
          else 'other' end as cause,
