@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import claims, embedded, fanout, measures, outgoing
+from benchmarks import claims, embedded, fanout, measures, names, outgoing
 from benchmarks.measures import Figures
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
@@ -37,6 +37,7 @@ BARS = {
     "webhooks x2: ours / client alone": (">=", 0.35),
     "mails: ours / client alone": (">=", 0.35),
     "fairness: behind dead / alone": ("<=", 2),
+    "names: beside silent / alone": ("<=", 2),
 }
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=100_000)
     parser.add_argument("--behind", type=int, default=1_000_000)
-    parser.add_argument("--only", default="drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout")
+    parser.add_argument("--only", default="drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names")
     args = parser.parse_args()
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
     try:
@@ -66,6 +67,7 @@ def sections(server: Server, deliveries: int, behind: int) -> dict[str, Callable
         "webhooks": lambda: outgoing.webhooks(server, deliveries // 5),
         "mails": lambda: outgoing.mails(server, deliveries // 20),
         "fairness": lambda: outgoing.fairness(server, deliveries // 10, deliveries // 100),
+        "names": lambda: names.names(server, max(50, min(600, deliveries // 150))),
         "fanout": lambda: fanout.fanout(server, deliveries // 10),
         "sqlite": lambda: embedded.embedded(deliveries // 2),
     }

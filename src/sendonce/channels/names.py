@@ -3,9 +3,11 @@
 Names come from the hosts file and from name servers, through c-ares. Whoever enters URLs can enter names whose name
 servers never answer. So each tenant, and each domain, has a share of its own:
 
-    32 names at once are being looked up; one more is not begun                      NotLookedUp, again soon
+    32 names at once are being looked up; one more is not begun                      NotLookedUp
     whoever has waited for a second goes on only as one of 8                         NotLookedUp; its look-up goes on
     a name that was that slow once waits only as one of those 8, from the beginning  NotLookedUp
+
+What was not looked up is tried again soon while all is well, and after a growing pause where names get no answer.
 """
 
 import asyncio
@@ -122,7 +124,8 @@ class Names:
         shares = [self._shares.setdefault(key, _Share()) for key in keys]
         try:
             if any(len(share.names) >= AT_ONCE and host not in share.names for share in shares):
-                raise NotLookedUp("names_busy", "too many names of its tenant or domain are being looked up", _AGAIN_IN)
+                again_in = None if any(share.lasting for share in shares) else _AGAIN_IN
+                raise NotLookedUp("names_busy", "too many names of its tenant or domain are being looked up", again_in)
             for share in shares:
                 share.names[host] = share.names.get(host, 0) + 1
             try:
