@@ -29,7 +29,7 @@ MEANT = {
     "doubt": "SEARCH sendonce_deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     "completed_window": "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)",
     "claim_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
-    "claim_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=?)",
+    "claim_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=? AND id>?)",
     "front_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
     "front_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=?)",
     "rooms": "SEARCH d USING COVERING INDEX sendonce_deliveries_parked (parked_on>?)",
