@@ -1,0 +1,81 @@
+"""Every member of every list that decides what an answer means: one that is left out of a list is missed here."""
+
+import errno
+import os
+
+import pytest
+
+from sendonce.channels import header_names
+from sendonce.channels.faults import lack_of
+from sendonce.channels.smtp.answers import Step, meaning
+from sendonce.domain.outcomes import Deferred, Failed, Refused
+
+STEPS = [Step.MAIL, Step.RCPT, Step.DATA, Step.FINAL]
+LOG_IN = [530, 534, 535, 538]
+NOT_UNDERSTOOD = [500, 502, 503]
+OUR_OWN = {"5.7.8": "our_credentials", "5.7.9": "our_credentials", "5.7.60": "our_account", "5.4.5": "our_account"}
+HEADERS = [
+    "connection", "expect", "host", "idempotency-key", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
+    "content-type", "content-length", "proxy-authorization", "sendonce-event", "webhook-id", "webhook-signature",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("code", LOG_IN)
+def test_a_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, code: int) -> None:
+    outcome = meaning(step, code, "no")
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "our_credentials"
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("code", NOT_UNDERSTOOD)
+def test_a_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: Step, code: int) -> None:
+    outcome = meaning(step, code, "no")
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == "our_server"
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("enhanced", OUR_OWN)
+def test_what_a_mail_server_says_of_us_is_not_said_of_the_recipient(step: Step, enhanced: str) -> None:
+    outcome = meaning(step, 550, f"{enhanced} no")
+
+    assert isinstance(outcome, Deferred)
+    assert outcome.code == OUR_OWN[enhanced]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_is_too_large_is_refused_at_every_step(step: Step) -> None:
+    assert isinstance(meaning(step, 552, "too large"), Refused)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("code", "kind"), [(400, Failed), (499, Failed), (554, Refused)])
+def test_below_500_it_may_be_taken_another_time(step: Step, code: int, kind: type) -> None:
+    if step is not Step.MAIL or code < 500:
+        assert isinstance(meaning(step, code, "no"), kind)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL])
+def test_what_this_machine_lacks_is_nobody_elses_fault(number: int) -> None:
+    assert lack_of(OSError(number, os.strerror(number))) is not None
+
+
+@pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT])
+def test_what_the_other_side_does_is_not_ours(number: int) -> None:
+    assert lack_of(OSError(number, os.strerror(number))) is None
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_is_ours_is_so_in_every_spelling(name: str) -> None:
+    spellings = [name, name.upper(), name.replace("-", "_"), name.replace("-", "."), name.title()]
+
+    assert all(header_names.is_ours(each) for each in spellings)
+
+
+@pytest.mark.parametrize("name", ["x-host", "authorization", "content", "x-webhook-id", "user-agent", "traceparent"])
+def test_other_headers_are_the_callers(name: str) -> None:
+    assert not header_names.is_ours(name)
