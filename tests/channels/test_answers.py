@@ -7,7 +7,8 @@ from email.utils import formatdate
 import pytest
 
 from sendonce.channels.answers import outcome_of_status, retry_after_of, without
-from sendonce.domain.outcomes import Delivered, Failed, Refused
+from sendonce.domain.answers import http_answer
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, fault_of
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,20 @@ def test_retry_after_as_a_date_counts_from_now() -> None:
     assert timedelta(seconds=100) < wait <= timedelta(seconds=120)
 
 
-def test_every_status_means_something() -> None:
-    kinds = {status: type(outcome_of_status(status, None, None)) for status in range(200, 600)}
+@pytest.mark.parametrize("retry_after", [None, timedelta(0), timedelta(seconds=7)])
+def test_every_status_means_what_the_table_says(retry_after: timedelta | None) -> None:
+    for status in range(100, 1000):
+        row = http_answer(status, asks_to_wait=retry_after is not None)
+        outcome = outcome_of_status(status, retry_after, "said")
 
-    assert [status for status, kind in kinds.items() if kind is Delivered] == list(range(200, 300))
-    assert [status for status, kind in kinds.items() if kind is Failed] == [408, 425, 429, *range(500, 600)]
-    assert {kind for kind in kinds.values()} == {Delivered, Failed, Refused}
+        assert type(outcome) is type(row)
+        assert outcome.response == "said"
+        if not isinstance(outcome, Delivered | Accepted):
+            assert (outcome.code, fault_of(outcome)) == (f"http_{status}", fault_of(row))
+        if isinstance(outcome, Failed):
+            assert outcome.retry_after == retry_after
+        if isinstance(outcome, Deferred):
+            assert outcome.again_in == retry_after
 
 
 def test_secrets_are_left_out_in_both_spellings() -> None:

@@ -19,6 +19,7 @@ from sendonce.domain.outcomes import (
     CannotTell,
     Deferred,
     Delivered,
+    Fault,
     Found,
     NoAnswer,
     NotFound,
@@ -157,7 +158,7 @@ async def test_an_event_without_a_mail_of_its_own_is_sent_as_its_payload(fake: F
 async def test_what_is_no_mail_is_refused_and_not_sent(fake: FakeProvider, channel: MailApi) -> None:
     outcome = await channel.send(a_message(content='{"text": "", "subject": "empty"}'), timeout=5)
 
-    assert outcome == Refused("bad_content", "an Email needs text or html")
+    assert outcome == Refused("bad_content", "an Email needs text or html", fault=Fault.OURS)
     assert fake.posts == 0
 
 

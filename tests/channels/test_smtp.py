@@ -8,7 +8,7 @@ import pytest
 
 from sendonce.channels.smtp import pool
 from sendonce.domain.emails import Attachment, Email
-from sendonce.domain.outcomes import Deferred, Delivered, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Fault, Refused, Unknown
 from tests.channels.mail_servers import LETTER, channel_to, mail_message, mail_server, trusted
 from tests.processes import until_async
 
@@ -78,7 +78,9 @@ async def test_a_server_whose_certificate_is_not_trusted_gets_neither_mail_nor_p
     ):
         outcome = await channel.send(mail_message(), timeout=5)
 
-    assert outcome == Deferred("our_server", "no TLS with the mail server: CERTIFICATE_VERIFY_FAILED")
+    assert outcome == Deferred(
+        "our_server", "no TLS with the mail server: CERTIFICATE_VERIFY_FAILED", fault=Fault.CHANNEL
+    )
     assert server.envelopes == []
 
 
@@ -97,7 +99,7 @@ async def test_a_wrong_password_is_our_fault_and_is_never_shown() -> None:
     ):
         outcome = await channel.send(mail_message(), timeout=5)
 
-    assert outcome == Deferred("our_credentials", "the mail server does not let us log in: 535")
+    assert outcome == Deferred("our_credentials", "the mail server does not let us log in: 535", fault=Fault.CHANNEL)
     assert "wrong-secret" not in repr(outcome)
 
 
@@ -192,7 +194,7 @@ async def test_a_mailbox_outside_ascii_goes_to_servers_that_take_it_and_is_refus
 
     assert isinstance(delivered, Delivered)
     assert able.envelopes[0].rcpt_tos == ["ügür@example.com"]
-    assert refused == Refused("no_smtputf8", "the mail server takes ASCII addresses only")
+    assert refused == Refused("no_smtputf8", "the mail server takes ASCII addresses only", fault=Fault.RECIPIENT)
     assert isinstance(again, Delivered)
     assert len(unable.connections) == 1
 

@@ -3,16 +3,16 @@
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from typing import assert_never
 
 from sendonce.channels.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
+from sendonce.domain.answers import FORBIDDEN, LOST, NOT_DIALLED, NOT_SENT, http_answer
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
 
-ASKED_TO_WAIT = "the receiver asked to wait"
 _LONGEST_WAIT = 86_400.0
-_RETRY = {408, 425, 429}
 _HIDDEN = "•••"
 _SHORTEST_SECRET = 4
 
@@ -25,32 +25,31 @@ def outcome_of(answered: Answered | Deferred) -> Outcome:
         case Answer(status, headers, text):
             return outcome_of_status(status, retry_after_of(headers.get("Retry-After")), text or None)
         case NotSent(code, message):
-            return Failed(code, message)
+            return replace(NOT_SENT, code=code, message=message)
         case Lost(code, message):
-            return Unknown(code, message)
+            return replace(LOST, code=code, message=message)
         case Forbidden(message, is_name):
             # As where there is no such name: who enters URLs must not learn which names there are inside.
-            return Failed("dns_error", message) if is_name else Refused("address_forbidden", message)
+            return (
+                replace(NOT_SENT, code="dns_error", message=message) if is_name else replace(FORBIDDEN, message=message)
+            )
         case Ours(code, message, again_in):
-            return Deferred(code, message, again_in, fault=Fault.OURS)
+            return replace(NOT_DIALLED, code=code, message=message, again_in=again_in)
         case _:
             assert_never(answered)
 
 
 def outcome_of_status(status: int, retry_after: timedelta | None, text: str | None) -> Outcome:
-    """What an HTTP status means."""
+    """What an HTTP status means for a message that was posted."""
     code = f"http_{status}"
-    if 200 <= status < 300:
-        return Delivered(response=text)
-    if status in (429, 503) and retry_after is not None:
-        return Deferred(code, ASKED_TO_WAIT, again_in=retry_after, response=text)
-    if status in _RETRY or status >= 500:
-        return Failed(code, "the receiver failed", retry_after=retry_after, response=text)
-    if status == 410:
-        return Refused(code, "the receiver is gone for good", response=text)
-    if 300 <= status < 400:
-        return Refused(code, "the receiver redirects; redirects are not followed", response=text)
-    return Refused(code, "the receiver refused it", response=text)
+    match http_answer(status, asks_to_wait=retry_after is not None):
+        case Deferred() as put_off:
+            return replace(put_off, code=code, again_in=retry_after, response=text)
+        case Failed() as failed:
+            return replace(failed, code=code, retry_after=retry_after, response=text)
+        case Unknown() | Refused() as answered:
+            return replace(answered, code=code, response=text)
+    return Delivered(response=text)
 
 
 def retry_after_of(value: str | None) -> timedelta | None:

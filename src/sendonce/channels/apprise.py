@@ -5,12 +5,13 @@ import json
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import Delivered, Outcome, Refused, Unknown
+from sendonce.domain.answers import BAD_ADDRESS, BAD_CONTENT, NOT_CONFIRMED, SERVICE_LATE
+from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,13 +61,14 @@ class AppriseChannel:
         """Send it once: Delivered for a yes, Unknown for a no, because a no tells nothing more."""
         address = message.address.partition(":")[2]
         if not _ADDRESS.fullmatch(address):
-            return Refused("bad_address", "the address must be one word of letters, digits and . + @ # ~ = : _ -")
+            text = "the address must be one word of letters, digits and . + @ # ~ = : _ -"
+            return replace(BAD_ADDRESS, message=text)
         title, body = words_of(message)
         if not body.strip():
-            return Refused("bad_content", "it has no text to send")
+            return replace(BAD_CONTENT, message="it has no text to send")
         service = _service(self._url, address)
         if service is None:
-            return Refused("bad_address", "Apprise cannot send to this address")
+            return BAD_ADDRESS
         # One for connecting and one for each read; what is left is for looking up the name.
         service.socket_connect_timeout = service.socket_read_timeout = timeout / 3
         sending = asyncio.get_running_loop().run_in_executor(self._threads, _notify, service, title, body)
@@ -74,8 +76,8 @@ class AppriseChannel:
             async with asyncio.timeout(timeout):
                 is_sent = await sending
         except TimeoutError:
-            return Unknown("no_answer", "the service did not answer in time")
-        return Delivered() if is_sent else Unknown("not_confirmed", "Apprise could not say that it was sent")
+            return SERVICE_LATE
+        return Delivered() if is_sent else NOT_CONFIRMED
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -16,19 +16,16 @@ from sendonce.channels.certificates import context_of
 from sendonce.channels.client import Answer, Forbidden, HttpClient
 from sendonce.channels.posting import bearer_of, is_allowed, post
 from sendonce.channels.protocol import Channel, Message
+from sendonce.domain.answers import FORBIDDEN, WRONG_BEARER
 from sendonce.domain.destinations import normalise
 from sendonce.domain.outcomes import (
     CannotTell,
-    Deferred,
     Delivered,
-    Failed,
     Found,
     LookUp,
     NoAnswer,
     NotFound,
     Outcome,
-    Refused,
-    Unknown,
 )
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadDestination, ConfigError
@@ -42,8 +39,7 @@ _DOTS = re.compile(r"\s*\.[.\s]*")
 # Control characters, and the %u002e of old servers.
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f]|%u", re.IGNORECASE)
 # Dots in its path would take our secret to another place than the profile is for.
-OUTSIDE = Refused("address_forbidden", "its path leads out of what the profile is for")
-_WRONG_BEARER = "it does not take our bearer secret"
+OUTSIDE = replace(FORBIDDEN, message="its path leads out of what the profile is for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -140,7 +136,7 @@ class HttpEndpoint:
             cap=_CAP,
         )
         if _is_our_fault(answered, self._profile):
-            return Deferred("our_credentials", _WRONG_BEARER)
+            return WRONG_BEARER
         outcome = outcome_of(answered)
         if isinstance(outcome, Delivered) and isinstance(answered, Answer):
             return replace(outcome, notification_id=self._id_for(message, answered))
@@ -167,16 +163,6 @@ class AskingEndpoint(HttpEndpoint):
         self._look_up = profile.look_up or ""
         self.remembers = profile.remembers
 
-    async def send(self, message: Message, *, timeout: float) -> Outcome:
-        """POST the body once. It is asked after a 5xx, which can follow the moment in which it took the message.
-
-        But for 503: that is said before anything is taken.
-        """
-        outcome = await super().send(message, timeout=timeout)
-        if isinstance(outcome, Failed) and outcome.code.startswith("http_5") and outcome.code != "http_503":
-            return Unknown(outcome.code, "it failed while it had the message", outcome.response)
-        return outcome
-
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         """Ask whether it has the message. Sure answers are 200 with a JSON object, and 404 within its memory."""
         answered = await self._client.request(
@@ -194,7 +180,7 @@ class AskingEndpoint(HttpEndpoint):
         if answered.status == 404:
             return self._not_found(message)
         if _is_our_fault(answered, self._profile):
-            return NoAnswer("our_credentials", _WRONG_BEARER)
+            return NoAnswer(WRONG_BEARER.code, WRONG_BEARER.message, fault=WRONG_BEARER.fault)
         if answered.status != 200:
             again_in = retry_after_of(answered.headers.get("Retry-After"))
             return NoAnswer(f"http_{answered.status}", "it did not say whether it has the message", again_in)

@@ -3,11 +3,12 @@
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sendonce.channels.protocol import Message
 from sendonce.domain import emails
+from sendonce.domain.answers import BAD_CONTENT
 from sendonce.domain.outcomes import Refused
 from sendonce.errors import BadDestination
 
@@ -46,9 +47,9 @@ class Mail:
             mail = _read(parts, message.address.removeprefix("mailto:"), default_sender)
             _check(mail)
         except BadDestination as wrong:
-            return Refused("bad_content", str(wrong))
+            return replace(BAD_CONTENT, message=str(wrong))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            return Refused("bad_content", "its content is not an e-mail in valid text; give it with Email(…)")
+            return replace(BAD_CONTENT, message="its content is not an e-mail in valid text; give it with Email(…)")
         return mail
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -10,8 +11,9 @@ from sendonce.channels.answers import retry_after_of
 from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.mail import Mail
 from sendonce.channels.protocol import Message
+from sendonce.domain.answers import LACKING, PROVIDER_HAD_IT, PROVIDER_LOST, RATE_LIMITED, SERVER, http_answer
 from sendonce.domain.emails import parse_mailbox
-from sendonce.domain.outcomes import CannotTell, Deferred, Fault, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import CannotTell, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, ConfigError
 
 # Their clock and the database's may differ, and a provider forgets in batches.
@@ -92,22 +94,21 @@ class MailApi:
         answer = await self._exchange(self._provider.sending(mail, message.token), timeout)
         match answer:
             case NotSent(code, text):
-                return Deferred("our_server", f"the mail provider could not be reached: {text or code}")
+                return replace(SERVER, message=f"the mail provider could not be reached: {text or code}")
             case Forbidden(text):
-                return Deferred("our_server", text)
+                return replace(SERVER, message=text)
             case Ours(message=text):
-                return Deferred("our_server", text, fault=Fault.OURS)
+                return replace(LACKING, message=text)
             case Lost(code, text):
-                return Unknown(code, text)
+                return replace(PROVIDER_LOST, code=code, message=text)
         said = _read(answer)
         if said.status == 429:
             again_in = retry_after_of(answer.headers.get("Retry-After"))
-            return Deferred("rate_limited", "the mail provider asked to wait", again_in, said.text)
+            return replace(RATE_LIMITED, again_in=again_in, response=said.text)
         if said.status == 503:
-            return Deferred("our_server", "the mail provider is out of service", response=said.text)
-        if said.status >= 500:
-            # A gateway or a crash of theirs can follow the moment in which they took it.
-            return Unknown(f"http_{said.status}", "the mail provider failed while it had the mail", said.text)
+            return replace(SERVER, message="the mail provider is out of service", response=said.text)
+        if isinstance(http_answer(said.status, asks_to_wait=False), Unknown):
+            return replace(PROVIDER_HAD_IT, code=f"http_{said.status}", response=said.text)
         return self._provider.outcome(said)
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
@@ -119,13 +120,15 @@ class MailApi:
         answer = await self._exchange(request, timeout)
         match answer:
             case NotSent(code, text) | Lost(code, text):
-                return NoAnswer("our_server", f"the mail provider did not answer: {text or code}")
-            case Forbidden(text) | Ours(message=text):
-                return NoAnswer("our_server", text)
+                return NoAnswer(SERVER.code, f"the mail provider did not answer: {text or code}", fault=SERVER.fault)
+            case Forbidden(text):
+                return NoAnswer(SERVER.code, text, fault=SERVER.fault)
+            case Ours(message=text):
+                return NoAnswer(LACKING.code, text, fault=LACKING.fault)
         said = _read(answer)
         if said.status == 429 or said.status >= 500:
             again_in = retry_after_of(answer.headers.get("Retry-After"))
-            return NoAnswer(f"http_{said.status}", "the mail provider could not be asked", again_in)
+            return NoAnswer(f"http_{said.status}", "the mail provider could not be asked", again_in, SERVER.fault)
         found = self._provider.finding(said, message)
         if isinstance(found, NotFound) and not is_remembered:
             return CannotTell("forgotten", "the mail provider does not have it, and may have forgotten it by now")

@@ -13,7 +13,8 @@ from sendonce.channels.faults import lack_of
 from sendonce.channels.header_names import is_ours, plain
 from sendonce.channels.protocol import Message
 from sendonce.channels.signing import sign
-from sendonce.domain.outcomes import Deferred, Fault
+from sendonce.domain.answers import BAD_SECRET, LACKING
+from sendonce.domain.outcomes import Deferred
 from sendonce.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -39,12 +40,11 @@ async def post(
     try:
         context = context_of(certificate, ca) if certificate or ca else None
     except ConfigError as error:
-        return Deferred("our_credentials", str(error), fault=Fault.OURS)
+        return replace(BAD_SECRET, message=str(error))
     except OSError as error:
-        return Deferred("our_server", lack_of(error) or "no file can be written for OpenSSL", fault=Fault.OURS)
+        return replace(LACKING, message=lack_of(error) or "no file can be written for OpenSSL")
     if not _VALUE.fullmatch(message.credentials.bearer or ""):
-        text = "the subscription's bearer secret is more than one line"
-        return Deferred("our_credentials", text, fault=Fault.OURS)
+        return replace(BAD_SECRET, message="the subscription's bearer secret is more than one line")
     body = message.body.encode()
     stamped = _stamped(message, body, keys)
     given = _given(message, headers)

@@ -1,22 +1,20 @@
 """Postmark: mails carry our token as metadata, and can be searched for by it. It does not deduplicate."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
 from sendonce.channels.mail import Mail
 from sendonce.channels.mail_api import Request, Said, as_json, as_mailbox, check_settings, time_of
 from sendonce.channels.protocol import Message
+from sendonce.domain.answers import ACCOUNT, CREDENTIALS, MAIL_REFUSED, NO_MAIL_ID
 from sendonce.domain.outcomes import (
-    Deferred,
     Delivered,
     Found,
     LookUp,
     NoAnswer,
     NotFound,
     Outcome,
-    Refused,
-    Unknown,
 )
 
 # Their search learns of a mail a little after they took it: whoever asks too early is told that it is not there.
@@ -74,12 +72,12 @@ class Postmark:
         if said.status == 200 and error == 0 and said.text_of("MessageID"):
             return Delivered(said.text_of("MessageID"), said.text, time_of(said.text_of("SubmittedAt")))
         if 200 <= said.status < 400:
-            return Unknown("bad_answer", "Postmark's answer has no id for the mail", said.text)
+            return replace(NO_MAIL_ID, response=said.text)
         if said.status == 401 or error == _BAD_TOKEN:
-            return Deferred("our_credentials", "Postmark does not know the token", response=said.text)
+            return replace(CREDENTIALS, message="Postmark does not know the token", response=said.text)
         if said.status in (413, 422) and error not in _OUR_ACCOUNT:
-            return Refused(f"postmark_{error or said.status}", "Postmark refused the mail", said.text)
-        return Deferred("our_account", "Postmark does not let this account or sender send", response=said.text)
+            return replace(MAIL_REFUSED, code=f"postmark_{error or said.status}", response=said.text)
+        return replace(ACCOUNT, message="Postmark does not let this account or sender send", response=said.text)
 
     def asking(self, message: Message, *, is_remembered: bool) -> Request:
         query = urlencode({"count": 1, "offset": 0, f"metadata_{_FIELD}": message.token})

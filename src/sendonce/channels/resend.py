@@ -1,23 +1,21 @@
 """Resend: it recognises our token for a day and does not send twice; a mail can be asked for by their id."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from sendonce.channels.mail import Mail
 from sendonce.channels.mail_api import Request, Said, as_json, as_mailbox, check_settings, time_of
 from sendonce.channels.protocol import Message
+from sendonce.domain.answers import ACCOUNT, CREDENTIALS, KNOWN_TOKEN, MAIL_REFUSED, NO_MAIL_ID
 from sendonce.domain.outcomes import (
     CannotTell,
-    Deferred,
     Delivered,
     Found,
     LookUp,
     NoAnswer,
     NotFound,
     Outcome,
-    Refused,
-    Unknown,
 )
 
 POLICY = {"timeout": "30s", "if_unsure": "hold"}
@@ -75,15 +73,15 @@ class Resend:
         if said.status < 400:
             if said.text_of("id"):
                 return Delivered(said.text_of("id"), said.text)
-            return Unknown("bad_answer", "Resend's answer has no id for the mail", said.text)
+            return replace(NO_MAIL_ID, response=said.text)
         if said.status == 409:
             # It has a request with this token: one that it is at, or one with other content (the sender was changed).
-            return Unknown(name or "http_409", "Resend has been given this token before", said.text)
+            return replace(KNOWN_TOKEN, code=name or KNOWN_TOKEN.code, response=said.text)
         if said.status == 401 or name in _CREDENTIALS:
-            return Deferred("our_credentials", "Resend does not accept the key", response=said.text)
+            return replace(CREDENTIALS, message="Resend does not accept the key", response=said.text)
         if said.status in _THE_MAIL and name not in _SENDER:
-            return Refused(name or f"http_{said.status}", "Resend refused the mail", said.text)
-        return Deferred("our_account", "Resend does not let this account or sender send", response=said.text)
+            return replace(MAIL_REFUSED, code=name or f"http_{said.status}", response=said.text)
+        return replace(ACCOUNT, message="Resend does not let this account or sender send", response=said.text)
 
     def asking(self, message: Message, *, is_remembered: bool) -> Request | CannotTell:
         if not message.notification_id or not _ID.fullmatch(message.notification_id):

@@ -9,6 +9,20 @@ from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Asking, Message
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
+from sendonce.domain.answers import (
+    BAD_LOOK_UP,
+    BAD_OUTCOME,
+    EXPIRED,
+    GONE,
+    HELD,
+    LIMIT_REACHED,
+    NO_ANSWER,
+    NO_CHANNEL,
+    NO_ID,
+    REMOVED,
+    SPENT,
+    TOO_LATE,
+)
 from sendonce.domain.attempts import Claim
 from sendonce.domain.decide import is_spent
 from sendonce.domain.destinations import scheme_of
@@ -19,7 +33,6 @@ from sendonce.domain.outcomes import (
     Deferred,
     Delivered,
     Failed,
-    Fault,
     Found,
     NoAnswer,
     NotFound,
@@ -28,18 +41,6 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import IfUnsure, Policy
-
-HELD = Unknown(
-    "held", "it may have been sent, nobody can be asked, and the policy is to hold it for a person", fault=Fault.OURS
-)
-EXPIRED = Deferred("expired", "its deadline has passed", fault=Fault.OURS)
-SPENT = Failed("not_found", "the receiver does not have it, and the attempts are used up", fault=Fault.OURS)
-TOO_LATE = Deferred("lease_too_short", "too little of the lease was left to send it", fault=Fault.OURS)
-NO_ID = Unknown(
-    "no_provider_id", "the receiver can be asked, but gave no id for it: it will be asked", fault=Fault.OURS
-)
-REMOVED = Refused("subscription_removed", "the subscription was removed", fault=Fault.OURS)
-GONE = Refused("content_gone", "its content was erased before it could be sent", fault=Fault.OURS)
 
 
 class Keyring(Protocol):
@@ -74,14 +75,14 @@ class Attempting:
         """
         if claim.is_proven:
             return Attempted(Delivered(claim.notification_id))
-        hopeless = _hopeless(claim)
+        hopeless = _hopeless(claim, policy)
         if hopeless is not None and not claim.in_doubt:
             return Attempted(hopeless)
         is_subscription = claim.subscription_id is not None
         channel = self._channels.find(claim.address, is_subscription=is_subscription)
         if channel is None:
             text = f"this worker has no channel for {scheme_of(claim.address)}:"
-            return Attempted(Deferred("no_channel", text, fault=Fault.OURS))
+            return Attempted(replace(NO_CHANNEL, message=text))
         credentials = await self._credentials(claim)
         if isinstance(credentials, Deferred):
             return Attempted(credentials)
@@ -89,10 +90,9 @@ class Attempting:
         asking = self._channels.find_asking(claim.address, is_subscription=is_subscription)
         known = Known(None)
         if claim.in_doubt:
-            known = await ask(claim, asking, message, policy, seconds)
-        answer = known.answer or hopeless
-        if answer is not None:
-            return Attempted(answer, *known[1:])
+            known = _after(await ask(claim, asking, message, policy, seconds), hopeless)
+        if known.answer is not None:
+            return Attempted(known.answer, *known[1:])
         left = seconds(policy)
         if left <= 0:
             return Attempted(TOO_LATE, *known[1:])
@@ -128,7 +128,7 @@ async def ask(
         return _unsure(claim, policy)
     left = seconds(policy)
     if left <= 0:
-        return Known(Deferred("lease_too_short", "too little of the lease was left to ask", fault=Fault.OURS))
+        return Known(TOO_LATE)
     checkpoint("sender.before_look_up")
     answer = await channel.look_up(message, timeout=left)
     checkpoint("sender.after_look_up")
@@ -137,14 +137,24 @@ async def ask(
             id = notification_id or claim.notification_id or message.token
             return Known(_checked(Delivered(id, response=FOUND, sent_at=sent_at)), answered="found")
         case NoAnswer(code, text, again_in, fault):
-            return Known(_checked(Deferred(code, text, again_in, fault=fault)), answered="no_answer")
+            return Known(
+                _checked(replace(NO_ANSWER, code=code, message=text, again_in=again_in, fault=fault)),
+                answered="no_answer",
+            )
         case NotFound():
             spent = is_spent(claim.attempt_count, claim.deferred_count, policy)
             return Known(SPENT if spent else None, cleared=True, answered="not_found")
         case CannotTell(is_safe_to_repeat=is_safe):
             return (Known(None) if is_safe else _unsure(claim, policy))._replace(answered="cannot_tell")
     text = f"the channel answered a look-up with {type(answer).__name__}"
-    return Known(Deferred("bad_look_up", text, fault=Fault.CHANNEL))
+    return Known(replace(BAD_LOOK_UP, message=text))
+
+
+def _after(known: Known, hopeless: Outcome | None) -> Known:
+    """What comes after asking: where it is hopeless nothing is sent, and whoever cannot tell is not asked again."""
+    if known.answer is not None or hopeless is None:
+        return known
+    return known._replace(answer=hopeless, cannot_be_asked=known.cannot_be_asked or known.answered == "cannot_tell")
 
 
 def _unsure(claim: Claim, policy: Policy) -> Known:
@@ -153,7 +163,7 @@ def _unsure(claim: Claim, policy: Policy) -> Known:
     return Known(HELD if chosen is IfUnsure.HOLD else None, cannot_be_asked=True)
 
 
-def _hopeless(claim: Claim) -> Outcome | None:
+def _hopeless(claim: Claim, policy: Policy) -> Outcome | None:
     """Why it is not sent, whatever the channel says; a delivery in doubt is asked about all the same."""
     if claim.subscription_state == "removed":
         return REMOVED
@@ -161,6 +171,8 @@ def _hopeless(claim: Claim) -> Outcome | None:
         return GONE
     if claim.seconds_left is not None and claim.seconds_left <= 0:
         return EXPIRED
+    if is_spent(claim.attempt_count, claim.deferred_count, policy):
+        return LIMIT_REACHED
     return None
 
 
@@ -177,7 +189,7 @@ def _checked(outcome: object) -> Outcome:
             return replace(outcome, again_in=None)
         case Delivered() | Accepted() | Refused() | Failed() | Unknown() | Deferred():
             return outcome
-    return Unknown("bad_outcome", f"the channel answered with {type(outcome).__name__}", fault=Fault.CHANNEL)
+    return replace(BAD_OUTCOME, message=f"the channel answered with {type(outcome).__name__}")
 
 
 def _is_likely(moment: object) -> bool:

@@ -4,12 +4,12 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of
-from sendonce.domain.outcomes import Deferred, Fault
+from sendonce.domain.answers import NO_SECRET, UNREADABLE
+from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy
 from sendonce.sealing import Sealer
 from sendonce.stores.ports import SecretStore
@@ -17,13 +17,6 @@ from sendonce.stores.records import SecretRow
 
 LARGEST = 10_000
 AT_ONCE = 1000
-BUSY = Deferred("no_secret", "its secret could not be read now", timedelta(seconds=5), fault=Fault.OURS)
-UNREADABLE = Deferred(
-    "our_credentials",
-    "its secret cannot be read; see the worker's SENDONCE_SECRET_KEYS, and rights",
-    timedelta(minutes=1),
-    fault=Fault.OURS,
-)
 
 
 class _Kept(NamedTuple):
@@ -65,7 +58,7 @@ class SubscriptionKeyring:
             found = await self._found(ids)
             for each in ids:
                 credentials = self._opened(found, each)
-                if credentials is not BUSY:
+                if credentials is not NO_SECRET:
                     self._keep(each, credentials)
                 answer = self._wanted.pop(each)
                 if not answer.done():
@@ -75,7 +68,7 @@ class SubscriptionKeyring:
         try:
             rows = await self._store.secrets_of(ids)
         except StoreBusy:
-            return BUSY
+            return NO_SECRET
         except Exception:  # whatever it is, those who wait are answered: nothing goes out unsigned, and nobody hangs
             return UNREADABLE
         found: dict[int, list[SecretRow]] = {each: [] for each in ids}

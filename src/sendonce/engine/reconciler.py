@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -12,6 +12,14 @@ from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.faults import named
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
+from sendonce.domain.answers import (
+    HANDED_BACK,
+    LEFT,
+    LOOK_UP_FAILED,
+    LOOK_UP_LATE,
+    NO_CHANNEL,
+    NOT_FOUND,
+)
 from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
 from sendonce.domain.decide import Decision
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
@@ -30,10 +38,7 @@ CONCURRENCY = 50
 LEASE = timedelta(seconds=60)
 MARGIN_SECONDS = 2.0
 INTERRUPTED_SECONDS = 5.0
-LEFT = "cannot_be_asked"
-HANDED_BACK = Deferred("handed_back", "the reconciliation was interrupted before it was asked", timedelta(0))
-TIMED_OUT = Deferred("look_up_timeout", "no answer to the look-up in time")
-NOT_FOUND = Deferred("not_found", "the receiver does not have it: a worker sends it", timedelta(0))
+INTERRUPTED = replace(HANDED_BACK, message="the reconciliation was interrupted before it was asked")
 
 
 class Answer(StrEnum):
@@ -131,7 +136,7 @@ class Reconciler:
     async def _settle(self, lease: Lease, asking: Sequence["asyncio.Future[Report]"]) -> list[Asked]:
         """Write what is known of a whole lease, and give it up."""
         reports = [
-            each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, HANDED_BACK)
+            each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, INTERRUPTED)
             for claim, each in zip(lease.claims, asking, strict=True)
         ]
         results = self._orchestrator.decide(reports)
@@ -148,11 +153,11 @@ class Reconciler:
                 if known.cleared:
                     known = known._replace(answer=known.answer or NOT_FOUND)
         except TimeoutError:
-            known = Known(TIMED_OUT)
+            known = Known(LOOK_UP_LATE)
         except Exception as error:  # a channel's own fault; its text may hold what is secret
-            known = Known(Deferred("channel_error", named(error)))
+            known = Known(replace(LOOK_UP_FAILED, message=named(error)))
         # Not at once, and not after a growing pause: who reconciles every minute must not keep it from being sent.
-        outcome = known.answer or Deferred(LEFT, "nobody can tell: a worker sends it again", policy.first_delay)
+        outcome = known.answer or replace(LEFT, again_in=policy.first_delay)
         return Report(claim, lease.id, outcome, known.cleared, known.cannot_be_asked)
 
     async def _known(self, claim: Claim, policy: Policy, good_until: float) -> Known:
@@ -160,7 +165,8 @@ class Reconciler:
             return Known(Delivered(claim.notification_id))
         is_subscription = claim.subscription_id is not None
         if self._channels.find(claim.address, is_subscription=is_subscription) is None:
-            return Known(Deferred("no_channel", f"there is no channel here for {scheme_of(claim.address)}:"))
+            text = f"there is no channel here for {scheme_of(claim.address)}:"
+            return Known(replace(NO_CHANNEL, message=text))
         credentials = await self._credentials(claim)
         if isinstance(credentials, Deferred):
             return Known(credentials)
@@ -195,4 +201,4 @@ def _answer(report: Report, decision: Decision) -> Answer:
     if report.cleared:
         return Answer.NOT_FOUND
     code = outcome.code if isinstance(outcome, Deferred) else None
-    return Answer.LEFT if code == LEFT else Answer.NO_ANSWER
+    return Answer.LEFT if code == LEFT.code else Answer.NO_ANSWER

@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
 
 from sendonce.channels.faults import named
+from sendonce.domain.answers import CHANNEL_ERROR, CUT_OFF, HANDED_BACK, TIMED_OUT
 from sendonce.domain.attempts import Claim, Report
-from sendonce.domain.outcomes import Deferred, Fault, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Attempting
 from sendonce.engine.leases import HeldLease
@@ -17,9 +17,6 @@ from sendonce.engine.policies import Policies
 WATCH_SECONDS = 0.1
 MARGIN_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
-HANDED_BACK = Deferred("handed_back", "the worker stopped before it was tried", timedelta(0), fault=Fault.OURS)
-TIMED_OUT = Unknown("timeout", "no answer in time", fault=Fault.CHANNEL)
-CUT_OFF = Unknown("stopped", "the worker stopped while it was being sent", fault=Fault.OURS)
 
 
 class _Slot:
@@ -152,11 +149,11 @@ class Sender:
             if task is None or task.cancelling():
                 raise
             # Raised by the channel itself.
-            return Report(claim, lease.id, Unknown("channel_error", "CancelledError", fault=Fault.CHANNEL))
+            return Report(claim, lease.id, replace(CHANNEL_ERROR, message="CancelledError"))
         except Exception as error:  # a channel's own fault: it may have sent, and its text may hold what is secret
             if self._on_raise is not None:
                 self._on_raise(claim, error)
-            return Report(claim, lease.id, Unknown("channel_error", named(error), fault=Fault.CHANNEL))
+            return Report(claim, lease.id, replace(CHANNEL_ERROR, message=named(error)))
         finally:
             # Also when the channel has swallowed it: a count left behind would end the slot at a later exception.
             while slot.late and task is not None and task.cancelling():

@@ -1,25 +1,33 @@
 """What a mail server's answer means: whose fault it is, and whether it will ever be different. Reads nothing."""
 
 import re
+from dataclasses import replace
 from enum import IntEnum
 
-from sendonce.domain.outcomes import Deferred, Failed, Fault, Outcome, Refused
+from sendonce.domain.answers import (
+    ACCOUNT,
+    CLOSING,
+    CREDENTIALS,
+    MAIL_BUSY,
+    MISUNDERSTOOD,
+    RECIPIENT_BUSY,
+    SMTP_REFUSED,
+)
+from sendonce.domain.outcomes import Deferred, Failed, Outcome
 from sendonce.domain.texts import RESPONSE_LENGTH, clean
 
-ACCOUNT = "our_account"
-CREDENTIALS = "our_credentials"
-SERVER = "our_server"
 _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 _RELAYING = re.compile(r"\brelay", re.IGNORECASE)
 _LOG_IN = {530, 534, 535, 538}
 _PROTOCOL = {500, 502, 503}
 _TOO_LARGE = {552}
 _CLOSING = 421
+_NOT_LOGGED_IN = "the mail server wants us to log in, or does not accept our user and password"
 _OURS = {
-    "5.7.8": (CREDENTIALS, "the mail server does not accept our user and password"),
-    "5.7.9": (CREDENTIALS, "the mail server wants another way to log in"),
-    "5.7.60": (ACCOUNT, "the mail server does not let us send as this sender"),
-    "5.4.5": (ACCOUNT, "the mail server says that our sending limit is reached"),
+    "5.7.8": replace(CREDENTIALS, message="the mail server does not accept our user and password"),
+    "5.7.9": replace(CREDENTIALS, message="the mail server wants another way to log in"),
+    "5.7.60": replace(ACCOUNT, message="the mail server does not let us send as this sender"),
+    "5.4.5": replace(ACCOUNT, message="the mail server says that our sending limit is reached"),
 }
 
 
@@ -38,12 +46,11 @@ def meaning(step: Step, code: int, text: str) -> Outcome:
     """What a no (4xx or 5xx) to this step means."""
     said = response(code, text)
     if code < 500:
-        return Failed(f"smtp_{code}", "the mail server could not take it now", response=said, fault=_whose(step, code))
+        return replace(_busy(step, code), code=f"smtp_{code}", response=said)
     ours = _our_fault(step, code, text)
     if ours is not None:
-        # Whether it takes a sender or a recipient may differ from mail to mail; whether it knows us does not.
-        return Deferred(*ours, response=said, fault=Fault.CHANNEL if code in _LOG_IN else Fault.OURS)
-    return Refused(f"smtp_{code}", "the mail server refused it", response=said, fault=Fault.RECIPIENT)
+        return replace(ours, response=said)
+    return replace(SMTP_REFUSED, code=f"smtp_{code}", response=said)
 
 
 def response(code: int, text: str) -> str:
@@ -51,23 +58,23 @@ def response(code: int, text: str) -> str:
     return clean(f"{code} {text}", RESPONSE_LENGTH)
 
 
-def _whose(step: Step, code: int) -> Fault:
-    """Who is not ready: the server itself (421), this one recipient (greylisting, a full mailbox), or for this mail."""
+def _busy(step: Step, code: int) -> Failed:
+    """Who is not ready: the server itself, or it for this one recipient (greylisting, a full mailbox), or this mail."""
     if code == _CLOSING:
-        return Fault.CHANNEL
-    return Fault.RECIPIENT if step is Step.RCPT else Fault.DESTINATION
+        return CLOSING
+    return RECIPIENT_BUSY if step is Step.RCPT else MAIL_BUSY
 
 
-def _our_fault(step: Step, code: int, text: str) -> tuple[str, str] | None:
+def _our_fault(step: Step, code: int, text: str) -> Deferred | None:
     enhanced = _ENHANCED.match(text)
     if code in _LOG_IN:
-        return CREDENTIALS, "the mail server wants us to log in, or does not accept our user and password"
+        return replace(CREDENTIALS, message=_NOT_LOGGED_IN)
     if code in _PROTOCOL:
-        return SERVER, "the mail server does not understand us"
+        return MISUNDERSTOOD
     if enhanced is not None and enhanced[1] in _OURS:
         return _OURS[enhanced[1]]
     if step is Step.RCPT and _RELAYING.search(text):
-        return ACCOUNT, "the mail server does not relay mails for us"
+        return replace(ACCOUNT, message="the mail server does not relay mails for us")
     if step is Step.MAIL and code not in _TOO_LARGE:
-        return ACCOUNT, "the mail server does not let us send as this sender"
+        return _OURS["5.7.60"]
     return None

@@ -3,15 +3,17 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sendonce.channels.mail import Mail
 from sendonce.channels.protocol import Message
-from sendonce.channels.smtp.answers import SERVER, Step
+from sendonce.channels.smtp.answers import Step
 from sendonce.channels.smtp.mime import Letter, compose
 from sendonce.channels.smtp.pool import Pool
 from sendonce.channels.smtp.session import Lost, Ours, Progress
 from sendonce.channels.smtp.settings import SmtpSettings
-from sendonce.domain.outcomes import Deferred, Failed, Fault, Outcome, Refused, Unknown
+from sendonce.domain.answers import BAD_CONTENT, CONNECTIONS_BUSY, CUT_AFTER, CUT_BEFORE, RECIPIENT_LATE, SERVER
+from sendonce.domain.outcomes import Outcome, Refused
 from sendonce.errors import BadDestination, ConfigError
 
 # Nobody can be asked about a mail, and a server may take its time for the last answer.
@@ -35,7 +37,7 @@ class SmtpChannel:
         try:
             letter = compose(mail, message.token, message.recorded_at)
         except BadDestination as error:
-            return Refused("bad_content", str(error))
+            return replace(BAD_CONTENT, message=str(error))
         return await self._within(letter, timeout)
 
     async def close(self) -> None:
@@ -81,24 +83,24 @@ class SmtpChannel:
 
 def _lost(step: Step, code: str) -> Outcome:
     if step >= Step.FINAL:
-        return Unknown(code, "no valid answer after the whole mail had gone out", fault=Fault.CHANNEL)
-    text = f"no valid answer at {step.name}, before the whole mail had gone out"
-    return Failed(code, text, fault=Fault.CHANNEL)
+        return replace(CUT_AFTER, code=code)
+    return replace(CUT_BEFORE, code=code, message=f"no valid answer at {step.name}, before the whole mail had gone out")
 
 
 def _late(step: Step) -> Outcome:
     match step:
         case Step.WAITING:
-            return Deferred(
-                "connections_busy", "no connection to the mail server became free in time", fault=Fault.OURS
-            )
+            return CONNECTIONS_BUSY
         case Step.CONNECTING:
-            return Deferred(SERVER, "the mail server could not be reached in time")
+            return replace(SERVER, message="the mail server could not be reached in time")
+        case Step.RCPT:
+            return RECIPIENT_LATE
         case Step.FINAL:
-            return Unknown("read_timeout", "no answer in time after the whole mail had gone out", fault=Fault.CHANNEL)
-    # At RCPT many servers ask the recipient's own one.
-    fault = Fault.RECIPIENT if step is Step.RCPT else Fault.CHANNEL
-    return Failed("read_timeout", f"no answer in time at {step.name}, before the whole mail had gone out", fault=fault)
+            return replace(
+                CUT_AFTER, code="read_timeout", message="no answer in time after the whole mail had gone out"
+            )
+    text = f"no answer in time at {step.name}, before the whole mail had gone out"
+    return replace(CUT_BEFORE, code="read_timeout", message=text)
 
 
 def _trust(ca: str | None) -> ssl.SSLContext:

@@ -3,9 +3,9 @@
 import asyncio
 import ssl
 
-from sendonce.channels.smtp.answers import CREDENTIALS
 from sendonce.channels.smtp.session import Ours, Session
 from sendonce.channels.smtp.settings import SmtpSettings
+from sendonce.domain.answers import CREDENTIALS
 from sendonce.domain.outcomes import Deferred
 
 IDLE_SECONDS = 30.0
@@ -44,7 +44,7 @@ class Pool:
             session = await Session.open(self._settings, self._tls)
         except Ours as trouble:
             self._trouble = trouble.outcome
-            log_in = trouble.outcome.code == CREDENTIALS
+            log_in = trouble.outcome.code == CREDENTIALS.code
             self._rest_until = now + (REST_AFTER_LOG_IN_SECONDS if log_in else REST_SECONDS)
             raise
         self._trouble = None

@@ -5,21 +5,22 @@ import re
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import aiosmtplib
 from aiosmtplib.protocol import SMTPProtocol
 
 from sendonce.channels.faults import lack_of
-from sendonce.channels.smtp.answers import CREDENTIALS, SERVER, Step, meaning, response
+from sendonce.channels.smtp.answers import Step, meaning, response
 from sendonce.channels.smtp.mime import Letter
 from sendonce.channels.smtp.settings import SmtpSettings
-from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Refused
+from sendonce.domain.answers import CREDENTIALS, LACKING, NO_SMTPUTF8, SERVER
+from sendonce.domain.outcomes import Deferred, Delivered, Outcome
 
 _DOTS = re.compile(rb"^\.", re.MULTILINE)
 _PIECE = 65_536
 _FLUSH_SECONDS = 0.005
-NO_SMTPUTF8 = Refused("no_smtputf8", "the mail server takes ASCII addresses only")
 
 
 class Ours(Exception):
@@ -186,18 +187,18 @@ class Session:
 def why_not_open(error: Exception) -> Deferred:
     """Whatever keeps us from a session with our own mail server is ours; nothing that it said is repeated."""
     if isinstance(error, aiosmtplib.SMTPAuthenticationError):
-        code = CREDENTIALS if error.code >= 500 else SERVER
-        return Deferred(code, f"the mail server does not let us log in: {error.code}")
+        trouble = CREDENTIALS if error.code >= 500 else SERVER
+        return replace(trouble, message=f"the mail server does not let us log in: {error.code}")
     if isinstance(error, aiosmtplib.SMTPResponseException):
-        return Deferred(SERVER, f"the mail server does not begin a session: {error.code}")
+        return replace(SERVER, message=f"the mail server does not begin a session: {error.code}")
     cause = error.__cause__ or error
     if (lacking := lack_of(cause)) is not None:
-        return Deferred(SERVER, lacking, fault=Fault.OURS)
+        return replace(LACKING, message=lacking)
     if isinstance(cause, ssl.SSLError):
-        return Deferred(SERVER, f"no TLS with the mail server: {cause.reason or 'it failed'}")
+        return replace(SERVER, message=f"no TLS with the mail server: {cause.reason or 'it failed'}")
     if isinstance(cause, OSError | ValueError):
-        return Deferred(SERVER, f"the mail server cannot be reached: {type(cause).__name__}")
-    return Deferred(SERVER, "the mail server does not offer STARTTLS, or no way to log in that we know")
+        return replace(SERVER, message=f"the mail server cannot be reached: {type(cause).__name__}")
+    return replace(SERVER, message="the mail server does not offer STARTTLS, or no way to log in that we know")
 
 
 def _lost(error: aiosmtplib.SMTPException) -> Lost:
