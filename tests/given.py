@@ -97,16 +97,24 @@ def decided(reports: Sequence[Report], policy: Policy = POLICY, *, can_look_up: 
     return [resolve(one, policy, can_look_up=can_look_up) for one in reports]
 
 
-def result(lease: Lease, outcome: Outcome, policy: Policy = POLICY, *, of: int = 0) -> Result:
-    [one] = decided([report(lease, outcome, of=of)], policy)
+def result(
+    lease: Lease, outcome: Outcome, policy: Policy = POLICY, *, of: int = 0, can_look_up: bool | None = False
+) -> Result:
+    [one] = decided([report(lease, outcome, of=of)], policy, can_look_up=can_look_up)
     return one
 
 
 async def settle_with(
-    store: OrchestratorStore, lease: Lease, outcome: Outcome, policy: Policy = POLICY
+    store: OrchestratorStore,
+    lease: Lease,
+    outcome: Outcome,
+    policy: Policy = POLICY,
+    *,
+    can_look_up: bool | None = False,
 ) -> list[Verdict]:
     """Settle every claim of a lease with the same outcome."""
-    return await store.settle([result(lease, outcome, policy, of=place) for place in range(len(lease.claims))])
+    places = range(len(lease.claims))
+    return await store.settle([result(lease, outcome, policy, of=each, can_look_up=can_look_up) for each in places])
 
 
 async def expire(store: LeaseStore, policy: Policy = POLICY, *, can_look_up: bool | None = False) -> list[Result]:

@@ -6,13 +6,25 @@ from typing import cast
 
 import pytest
 
+from sendonce.domain.answers import HANDED_BACK, LEFT, MAY_COME_AT_ONCE, NOT_FOUND, TABLE
 from sendonce.domain.decide import Decision, complete, dead_letter, decide, is_spent, wait
 from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
-from sendonce.domain.outcomes import LEASE_EXPIRED, Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import (
+    LEASE_EXPIRED,
+    Accepted,
+    Deferred,
+    Delivered,
+    Failed,
+    Fault,
+    Outcome,
+    Refused,
+    Unknown,
+    is_our_own,
+)
 from sendonce.domain.policies import IfUnsure, Policy
 from tests.domain.values import a_delivery
 
-S = timedelta(seconds=1)
+S, US = timedelta(seconds=1), timedelta(microseconds=1)
 POLICY = Policy(
     max_attempts=3,
     first_delay=10 * S,
@@ -24,6 +36,7 @@ POLICY = Policy(
 HOLD = IfUnsure.HOLD
 FAILED, REFUSED, UNKNOWN = Failed("503"), Refused("410"), Unknown("timeout")
 IN_DOUBT = dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
+EXHAUSTED = dead_letter(ReasonClass.EXHAUSTED, in_doubt=True)
 
 
 def decided(delivery: Delivery, outcome: Outcome, policy: Policy = POLICY) -> Decision:
@@ -89,7 +102,8 @@ def test_a_receiver_may_ask_for_a_longer_wait_up_to_the_cap(asked: timedelta | N
     ("delivery", "decision"),
     [
         (a_delivery(), dead_letter(ReasonClass.REFUSED, in_doubt=False)),
-        (a_delivery(in_doubt=True), IN_DOUBT),
+        (a_delivery(in_doubt=True), dead_letter(ReasonClass.REFUSED, in_doubt=True)),
+        (a_delivery(in_doubt=True, if_unsure=HOLD), IN_DOUBT),
         (a_delivery(in_doubt=True, can_look_up=True), wait(30 * S, in_doubt=True)),
         (a_delivery(in_doubt=True, can_look_up=None), wait(30 * S, in_doubt=True)),
         (a_delivery(attempt_count=9, in_doubt=True, can_look_up=True), wait(100 * S, in_doubt=True)),
@@ -105,7 +119,9 @@ def test_a_refusal_ends_it_but_doubt_is_asked_about_first(delivery: Delivery, de
         (a_delivery(in_doubt=True), wait(10 * S, in_doubt=True)),
         (a_delivery(in_doubt=True, if_unsure=HOLD), IN_DOUBT),
         (a_delivery(in_doubt=True, if_unsure=HOLD, can_look_up=True), wait(10 * S, in_doubt=True)),
-        (a_delivery(in_doubt=True, attempt_count=2), IN_DOUBT),
+        (a_delivery(in_doubt=True, attempt_count=1), wait(20 * S, in_doubt=True)),
+        (a_delivery(in_doubt=True, attempt_count=2), EXHAUSTED),
+        (a_delivery(in_doubt=True, attempt_count=2, if_unsure=HOLD), IN_DOUBT),
         (a_delivery(in_doubt=True, attempt_count=2, can_look_up=True), wait(40 * S, in_doubt=True)),
         (a_delivery(in_doubt=True, attempt_count=2, can_look_up=None), wait(40 * S, in_doubt=True)),
     ],
@@ -118,10 +134,15 @@ def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decisi
 @pytest.mark.parametrize(
     ("delivery", "decision"),
     [
-        (a_delivery(), wait(30 * S, in_doubt=True, left_alone=30 * S)),
-        (a_delivery(attempt_count=1, deferred_count=1), wait(30 * S, in_doubt=True, left_alone=30 * S)),
-        (a_delivery(attempt_count=2), replace(IN_DOUBT, left_alone=30 * S)),
+        (a_delivery(), wait(10 * S, in_doubt=True)),
+        (a_delivery(attempt_count=1), wait(20 * S, in_doubt=True)),
+        (a_delivery(attempt_count=1, deferred_count=1), wait(10 * S, in_doubt=True)),
+        (a_delivery(attempt_count=2), replace(EXHAUSTED, left_alone=30 * S)),
+        (a_delivery(attempt_count=2, deferred_count=1), wait(20 * S, in_doubt=True)),
         (a_delivery(if_unsure=HOLD), replace(IN_DOUBT, left_alone=30 * S)),
+        (a_delivery(attempt_count=2, if_unsure=HOLD), replace(IN_DOUBT, left_alone=30 * S)),
+        (a_delivery(can_look_up=True), wait(30 * S, in_doubt=True, left_alone=30 * S)),
+        (a_delivery(can_look_up=None), wait(30 * S, in_doubt=True, left_alone=30 * S)),
         (a_delivery(if_unsure=HOLD, can_look_up=True), wait(30 * S, in_doubt=True, left_alone=30 * S)),
         (a_delivery(if_unsure=HOLD, can_look_up=None), wait(30 * S, in_doubt=True, left_alone=30 * S)),
         (a_delivery(attempt_count=9, can_look_up=True), wait(100 * S, in_doubt=True, left_alone=30 * S)),
@@ -134,6 +155,7 @@ def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decisi
 @pytest.mark.parametrize(
     ("doubt_wait", "in_doubt", "outcome", "delay"),
     [
+        (15 * S, False, UNKNOWN, 15 * S),
         (15 * S, False, LEASE_EXPIRED, 40 * S),
         (15 * S, True, LEASE_EXPIRED, 80 * S),
         (90 * S, True, LEASE_EXPIRED, 90 * S),
@@ -148,6 +170,13 @@ def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_
     decision = decided(a_delivery(in_doubt=in_doubt, can_look_up=True), outcome, policy)
 
     assert decision == wait(delay, in_doubt=True, left_alone=delay)
+
+
+@pytest.mark.parametrize(("in_doubt", "delay"), [(False, 40 * S), (True, 80 * S)])
+def test_who_lost_a_lease_may_still_be_sending_also_where_nobody_can_be_asked(in_doubt: bool, delay: timedelta) -> None:
+    policy = replace(POLICY, timeout=40 * S, doubt_wait=15 * S)
+
+    assert decided(a_delivery(in_doubt=in_doubt), LEASE_EXPIRED, policy) == wait(delay, in_doubt=True, left_alone=delay)
 
 
 @pytest.mark.parametrize(
@@ -167,35 +196,106 @@ def test_what_was_said_when_publishing_goes_before_the_policy(
     assert (decision.reason is ReasonClass.IN_DOUBT) is is_held
 
 
+PUT_OFF, OWN = Deferred("http_503"), Deferred("no_secret", fault=Fault.OURS)
+
+
 @pytest.mark.parametrize(
     ("again_in", "deferred_before", "delay"),
     [
         (None, 0, 10 * S),
         (None, 1, 20 * S),
-        (5 * S, 1, 5 * S),
-        (timedelta(0), 0, timedelta(0)),
-        (-5 * S, 0, timedelta(0)),
+        (timedelta(0), 0, 10 * S),
+        (-5 * S, 0, 10 * S),
+        (9 * S, 0, 10 * S),
+        (11 * S, 0, 11 * S),
+        (19 * S, 1, 20 * S),
+        (21 * S, 1, 21 * S),
+        (99 * S, 0, 99 * S),
+        (101 * S, 0, 100 * S),
         (timedelta(days=9), 0, 100 * S),
     ],
 )
-def test_a_deferred_attempt_comes_again_at_its_time(
-    again_in: timedelta | None, deferred_before: int, delay: timedelta
+@pytest.mark.parametrize("outcome", [PUT_OFF, OWN])
+def test_W12_a_deferred_attempt_comes_at_its_time_and_never_sooner_than_the_backoff(
+    outcome: Deferred, again_in: timedelta | None, deferred_before: int, delay: timedelta
 ) -> None:
     delivery = a_delivery(attempt_count=70, deferred_count=deferred_before)
 
-    decision = decided(delivery, Deferred("rate limit", again_in=again_in))
+    decision = decided(delivery, replace(outcome, again_in=again_in))
+
+    assert decision == wait(delay, in_doubt=False, deferred=True, put_off=outcome is PUT_OFF)
+
+
+@pytest.mark.parametrize("outcome", [HANDED_BACK, NOT_FOUND, LEFT])
+@pytest.mark.parametrize(
+    ("again_in", "delay"), [(timedelta(0), timedelta(0)), (-5 * S, timedelta(0)), (5 * S, 5 * S), (None, 40 * S)]
+)
+def test_what_nobody_has_put_off_may_come_at_once(
+    outcome: Deferred, again_in: timedelta | None, delay: timedelta
+) -> None:
+    decision = decided(a_delivery(attempt_count=2, deferred_count=2), replace(outcome, again_in=again_in))
 
     assert decision == wait(delay, in_doubt=False, deferred=True)
+
+
+DEFERRED = sorted(
+    {row.outcome for rows in TABLE.values() for row in rows if isinstance(row.outcome, Deferred)}, key=str
+)
+
+
+@pytest.mark.parametrize("outcome", DEFERRED, ids=lambda outcome: outcome.code)
+def test_no_answer_of_the_table_is_a_hot_loop(outcome: Deferred) -> None:
+    """But for what the engine itself hands back, everything waits at least as long as the backoff says."""
+    delay = decided(a_delivery(deferred_count=1), outcome).delay
+
+    assert delay is not None
+    assert (delay >= 20 * S) is (outcome.again_in is None or outcome.code not in MAY_COME_AT_ONCE)
+
+
+# 10 + 20 + 40 s is as long as the policy tries.
+@pytest.mark.parametrize(
+    ("put_off_for", "deferred_before", "is_over"),
+    [(70 * S, 2, True), (70 * S - US, 2, False), (70 * S, 1, False), (timedelta(days=9), 1, False), (71 * S, 3, True)],
+)
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_W12_a_receiver_puts_off_at_least_as_long_and_as_often_as_it_would_be_tried(
+    in_doubt: bool, put_off_for: timedelta, deferred_before: int, is_over: bool
+) -> None:
+    delivery = a_delivery(deferred_count=deferred_before, put_off_for=put_off_for, in_doubt=in_doubt)
+
+    decision = decided(delivery, PUT_OFF)
+
+    assert decision.reason is (ReasonClass.EXHAUSTED if is_over else None)
+    assert (decision.in_doubt, decision.deferred, decision.put_off) == (in_doubt, True, not is_over)
+
+
+@pytest.mark.parametrize("outcome", DEFERRED, ids=lambda outcome: outcome.code)
+def test_what_is_our_own_fault_ends_by_the_deadline_alone(outcome: Deferred) -> None:
+    delivery = a_delivery(attempt_count=99, deferred_count=99, put_off_for=timedelta(days=99))
+
+    decision = decided(delivery, outcome)
+
+    assert decision.reason is (None if is_our_own(outcome) else ReasonClass.EXHAUSTED)
+    assert not (is_our_own(outcome) and decision.put_off)
+    assert decided(replace(delivery, time_left=timedelta(0)), outcome).reason is not None
+
+
+@pytest.mark.parametrize("can_look_up", [True, None])
+def test_what_can_be_asked_about_is_asked_until_there_is_an_answer(can_look_up: bool | None) -> None:
+    delivery = a_delivery(deferred_count=99, put_off_for=timedelta(days=99), in_doubt=True, can_look_up=can_look_up)
+
+    assert decided(delivery, PUT_OFF) == wait(100 * S, in_doubt=True, deferred=True)
+    assert decided(replace(delivery, in_doubt=False), PUT_OFF).reason is ReasonClass.EXHAUSTED
 
 
 @pytest.mark.parametrize(
     ("delivery", "decision"),
     [
-        (a_delivery(in_doubt=True), wait(5 * S, in_doubt=True, deferred=True)),
-        (a_delivery(if_unsure=HOLD), wait(5 * S, in_doubt=False, deferred=True)),
+        (a_delivery(in_doubt=True), wait(15 * S, in_doubt=True, deferred=True, put_off=True)),
+        (a_delivery(if_unsure=HOLD), wait(15 * S, in_doubt=False, deferred=True, put_off=True)),
         (
             a_delivery(in_doubt=True, if_unsure=HOLD, can_look_up=True),
-            wait(5 * S, in_doubt=True, deferred=True),
+            wait(15 * S, in_doubt=True, deferred=True),
         ),
         (
             a_delivery(in_doubt=True, if_unsure=HOLD),
@@ -204,7 +304,7 @@ def test_a_deferred_attempt_comes_again_at_its_time(
     ],
 )
 def test_a_deferred_attempt_leaves_doubt_as_it_is(delivery: Delivery, decision: Decision) -> None:
-    assert decided(delivery, Deferred("stopping", again_in=5 * S)) == decision
+    assert decided(delivery, Deferred("http_503", again_in=15 * S)) == decision
 
 
 @pytest.mark.parametrize("outcome", [FAILED, Deferred("busy", again_in=10 * S)])
@@ -221,7 +321,7 @@ def test_a_wait_that_would_end_at_or_after_the_deadline_is_given_up_at_once(
 
 
 @pytest.mark.parametrize("outcome", [FAILED, UNKNOWN, Deferred("busy", again_in=10 * S)])
-@pytest.mark.parametrize(("can_look_up", "reason"), [(False, ReasonClass.IN_DOUBT), (True, None), (None, None)])
+@pytest.mark.parametrize(("can_look_up", "reason"), [(False, ReasonClass.EXPIRED), (True, None), (None, None)])
 def test_the_deadline_ends_no_doubt_that_can_still_be_asked_about(
     outcome: Outcome, can_look_up: bool | None, reason: ReasonClass | None
 ) -> None:

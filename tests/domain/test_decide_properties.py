@@ -6,11 +6,12 @@ from datetime import timedelta
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sendonce.domain.answers import MAY_COME_AT_ONCE
 from sendonce.domain.decide import decide, is_spent
 from sendonce.domain.deliveries import ALLOWED, Delivery, DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
-from sendonce.domain.policies import IfUnsure, Policy, spread_of
-from tests.domain.values import deliveries, outcomes, policies, spreads
+from sendonce.domain.policies import IfUnsure, Policy, next_delay, span, spread_of
+from tests.domain.values import a_delivery, deliveries, outcomes, policies, spreads
 
 SURE_REASONS = {ReasonClass.REFUSED, ReasonClass.EXHAUSTED, ReasonClass.EXPIRED}
 
@@ -46,13 +47,14 @@ def test_doubt_is_sticky_and_only_not_knowing_makes_it(
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_nothing_is_given_up_as_a_sure_failure_while_in_doubt(
+def test_what_is_in_doubt_is_given_up_where_nobody_can_be_asked_and_as_held_where_it_is_to_be(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     decision = decide(delivery, outcome, policy, spread=spread)
 
-    assert (decision.reason is ReasonClass.IN_DOUBT) == (decision.in_doubt and decision.reason is not None)
-    assert not (decision.in_doubt and decision.reason in SURE_REASONS)
+    is_held = (delivery.if_unsure or policy.if_unsure) is IfUnsure.HOLD
+    assert (decision.reason is ReasonClass.IN_DOUBT) == (decision.in_doubt and is_held and decision.reason is not None)
+    assert not (decision.in_doubt and decision.reason in SURE_REASONS and delivery.can_look_up is not False)
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
@@ -81,7 +83,7 @@ def test_what_is_to_be_held_is_never_set_to_be_sent_again(
 def test_a_deferred_attempt_is_never_spent(
     delivery: Delivery, policy: Policy, spread: float, again_in: timedelta | None
 ) -> None:
-    delivery = replace(delivery, time_left=None, if_unsure=IfUnsure.RESEND)
+    delivery = replace(delivery, time_left=None, if_unsure=IfUnsure.RESEND, put_off_for=timedelta(0))
 
     decision = decide(delivery, Deferred("busy", again_in=again_in), policy, spread=spread)
     after = replace(delivery, attempt_count=delivery.attempt_count + 1, deferred_count=delivery.deferred_count + 1)
@@ -116,7 +118,35 @@ def test_W13_exactly_max_attempts_failures_are_made_however_many_were_deferred(
 def test_the_first_look_up_waits_long_enough(delivery: Delivery, policy: Policy, spread: float) -> None:
     decision = decide(delivery, Unknown("timeout"), policy, spread=spread)
 
-    assert decision.delay is None or decision.delay >= policy.doubt_wait
+    if delivery.can_look_up is not False:
+        assert decision.delay is not None
+        assert decision.delay >= policy.doubt_wait
+
+
+@given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
+def test_no_wait_is_shorter_than_the_backoff_but_what_nobody_has_put_off(
+    delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
+) -> None:
+    decision = decide(delivery, outcome, policy, spread=spread)
+
+    assume(not (isinstance(outcome, Deferred) and outcome.code in MAY_COME_AT_ONCE))
+    tried = delivery.deferred_count if decision.deferred else delivery.attempt_count - delivery.deferred_count
+    assert decision.delay is None or decision.delay >= next_delay(policy, tried + 1, spread)
+
+
+@given(policy=policies(), again_in=st.none() | st.timedeltas(timedelta(0), timedelta(days=2)))
+def test_a_receiver_that_always_asks_to_wait_is_given_up_after_the_policys_span_and_in_the_end(
+    policy: Policy, again_in: timedelta | None
+) -> None:
+    delivery, times, waited = a_delivery(), 0, timedelta(0)
+    while (decision := decide(delivery, Deferred("http_503", again_in=again_in), policy, spread=0.5)).delay:
+        times, waited = times + 1, waited + decision.delay
+        delivery = replace(delivery, attempt_count=times, deferred_count=times, put_off_for=waited)
+        assert times <= 4 * policy.max_attempts + 2
+
+    assert decision.reason is ReasonClass.EXHAUSTED
+    assert waited >= span(policy)
+    assert times + 1 >= policy.max_attempts
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from sendonce.domain.answers import TABLE
 from sendonce.domain.attempts import Claim
 from sendonce.domain.deliveries import Delivery, DeliveryId
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 
 NOTHING = timedelta(0)
@@ -21,7 +22,8 @@ def outcomes() -> st.SearchStrategy[Outcome]:
         st.builds(Refused, st.just("E1")),
         st.builds(Failed, st.just("E2"), retry_after=st.none() | waits),
         st.builds(Unknown, st.just("E3")),
-        st.builds(Deferred, st.just("E4"), again_in=st.none() | waits),
+        st.builds(Deferred, st.just("E4"), again_in=st.none() | waits, fault=st.none() | st.sampled_from(Fault)),
+        st.sampled_from([row.outcome for rows in TABLE.values() for row in rows]),
     )
 
 
@@ -50,6 +52,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         can_look_up=draw(st.sampled_from([True, False, None])),
         time_left=draw(st.none() | waits),
         if_unsure=draw(st.none() | st.sampled_from(IfUnsure)),
+        put_off_for=draw(st.timedeltas(NOTHING, timedelta(days=90))),
     )
 
 
@@ -61,6 +64,7 @@ def a_delivery(
     can_look_up: bool | None = False,
     time_left: timedelta | None = None,
     if_unsure: IfUnsure | None = None,
+    put_off_for: timedelta = NOTHING,
 ) -> Delivery:
     return Delivery(
         id=DeliveryId(1),
@@ -70,6 +74,7 @@ def a_delivery(
         can_look_up=can_look_up,
         time_left=time_left,
         if_unsure=if_unsure,
+        put_off_for=put_off_for,
     )
 
 

@@ -31,7 +31,7 @@ async def given_in_doubt(
     """Deliveries of which nobody knows whether they were sent. Asked about at once, unless `policy` waits."""
     ids = given_due_deliveries(database, amount, to=to)
     lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, outcome, policy or AT_ONCE)
+    await settle_with(store, lease, outcome, policy or AT_ONCE, can_look_up=True)
     await store.release([lease.id])
     return ids
 

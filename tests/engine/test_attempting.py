@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from sendonce.domain.answers import HELD
 from sendonce.domain.attempts import Claim, Report, resolve
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.outcomes import (
@@ -21,7 +22,7 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.engine.attempting import HELD, Attempting
+from sendonce.engine.attempting import Attempting
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told, serving
 

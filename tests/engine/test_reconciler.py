@@ -210,7 +210,7 @@ async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, sto
         tenant="", types=["order.*"], destination="test:s", policy=None, description=None, operator="ada"
     )
     database.publish("order.paid", {}, key="o-1")
-    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     channel = rig.Asked(Delivered("n"), answers=[Found("n")])
 
     class Locked:

@@ -108,7 +108,7 @@ async def test_a_failure_is_tried_again_until_it_works(database: Database, store
 
 @pytest.mark.parametrize(
     ("script", "reason", "attempts"),
-    [([Refused("410")], "refused", 1), ([Failed("503")], "exhausted", 5), ([Unknown("timeout")], "in_doubt", 5)],
+    [([Refused("410")], "refused", 1), ([Failed("503")], "exhausted", 5), ([Unknown("timeout")], "exhausted", 5)],
 )
 async def test_what_is_given_up_is_a_dead_letter(
     sqlite: SqliteDatabase, sqlite_store: Store, script: list[object], reason: str, attempts: int

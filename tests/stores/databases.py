@@ -152,6 +152,9 @@ class PostgresDatabase(Database):
             by,
             by,
         )
+        self.execute(
+            "update sendonce_deliveries set put_off_since = put_off_since - ? where put_off_since is not null", by
+        )
         self.execute("update sendonce_leases set expires_at = expires_at - ?", by)
         for column in ("opened_at", "probe_at", "updated_at"):
             self.execute(f"update sendonce_breakers set {column} = {column} - ?", by)

@@ -41,7 +41,7 @@ async def given_in_doubt(
     """Deliveries whose attempts ended without an answer, waiting to be asked about. Nothing else may be due."""
     ids = given_due_deliveries(database, amount, to=to)
     lease = await given_lease(store, limit=amount + 1)
-    await settle_with(store, lease, Unknown("timeout"), policy)
+    await settle_with(store, lease, Unknown("timeout"), policy, can_look_up=True)
     await store.release([lease.id])
     return ids
 
@@ -104,7 +104,7 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_clai
 
 async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
     given_due_delivery(database, if_unsure="hold")
-    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
 
     assert await doubtful(store) == []
 
@@ -125,7 +125,7 @@ async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, st
     )  # fmt: skip
     event_id = database.publish("order.paid", {}, key="o-1")
     database.execute("update sendonce_subscriptions set rate = null")
-    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     database.execute("update sendonce_subscriptions set rate = 0.1")
     await store.trip(f"destination:subscription:{added}", pause=timedelta(hours=1), code="timeout")
     await store.trip("place:a.test", pause=timedelta(hours=1), code="timeout")
@@ -167,7 +167,7 @@ async def test_a_paused_subscription_is_not_asked_about(database: Database, stor
         tenant="", types=["order.*"], destination="null:b", policy=None, description=None, operator="ada"
     )
     database.publish("order.paid", {}, key="o-1")
-    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     await store.set_subscription_state(added, "paused", operator="ada", reason=None)
 
     assert await doubtful(store) == []

@@ -1,12 +1,13 @@
 """settle(): each result once, all or nothing, whatever the texts in it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.stores.ports import Store
 from sendonce.stores.records import DeliveryRow
 from tests.given import (
@@ -150,8 +151,8 @@ async def test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it(datab
 async def test_W12_a_deferred_result_is_counted_and_raises_the_limit(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     for _ in range(5):
-        await settle_with(store, await given_lease(store), Deferred("busy", again_in=S))
-        database.advance(2 * S)
+        await settle_with(store, await given_lease(store), Deferred("no_secret", fault=Fault.OURS))
+        database.advance(3600 * S)
 
     lease = await given_lease(store)
     await settle_with(store, lease, Failed("503"))
@@ -159,6 +160,65 @@ async def test_W12_a_deferred_result_is_counted_and_raises_the_limit(database: D
     row = await delivery_of(store, delivery_id)
     assert (lease.claims[0].attempt_count, lease.claims[0].deferred_count) == (5, 5)
     assert (row.status, row.attempt_count, row.deferred_count) == (DeliveryState.PENDING_RETRY, 6, 5)
+
+
+PUT_OFF, OWN = Deferred("http_503", again_in=timedelta(0)), Deferred("no_secret", fault=Fault.OURS)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "seconds"),
+    [
+        ([], None),
+        ([OWN], None),
+        ([PUT_OFF], 1000),
+        ([PUT_OFF, PUT_OFF], 2000),
+        ([PUT_OFF, OWN], 2000),
+        ([PUT_OFF, OWN, PUT_OFF], 3000),
+        ([PUT_OFF, Failed("503")], None),
+        ([PUT_OFF, Unknown("timeout")], None),
+        ([PUT_OFF, Failed("503"), PUT_OFF], 1000),
+        ([OWN, PUT_OFF], 1000),
+    ],
+)
+async def test_W12_it_is_kept_since_when_the_other_side_puts_it_off(
+    database: Database, store: Store, outcomes: list[Outcome], seconds: int | None
+) -> None:
+    """Nothing but an attempt that ended otherwise ends it: not a worker that handed it back in between."""
+    given_due_delivery(database)
+    policy = replace(POLICY, max_attempts=9)
+    for outcome in outcomes:
+        await settle_with(store, await given_lease(store), outcome, policy)
+        database.advance(1000 * S)
+
+    [claim] = (await given_lease(store)).claims
+    database.advance(HOLD + S)
+    [result] = await expire(store, policy)
+
+    assert claim.seconds_put_off == (None if seconds is None else pytest.approx(seconds, abs=5))
+    # Who lost the lease is told the same.
+    later = None if seconds is None else pytest.approx(seconds + 61, abs=5)
+    assert result.report.claim.seconds_put_off == later
+
+
+async def test_W12_a_receiver_that_always_asks_to_wait_comes_to_a_dead_letter(database: Database, store: Store) -> None:
+    delivery_id = given_due_delivery(database)
+    # 1000 + 2000 + 4000 s is as long as the policy tries, and longer than it has been put off at the fourth attempt.
+    policy = replace(POLICY, first_delay=1000 * S, longest_delay=9000 * S)
+    for delay in (1000, 2000, 3500):
+        await settle_with(store, await given_lease(store), PUT_OFF, policy)
+        assert wait_of(database, await delivery_of(store, delivery_id)) > (delay - 60) * S
+        database.advance(delay * S)
+    database.execute("update sendonce_deliveries set next_attempt_at = updated_at")
+    await settle_with(store, await given_lease(store), PUT_OFF, policy)
+    waiting = await delivery_of(store, delivery_id)
+    database.advance(8000 * S)
+    await settle_with(store, await given_lease(store), PUT_OFF, policy)
+
+    row = await delivery_of(store, delivery_id)
+    assert waiting.status is DeliveryState.PENDING_RETRY
+    assert (row.status, row.attempt_count, row.deferred_count) == (DeliveryState.DEAD_LETTERED, 5, 5)
+    [letter] = database.rows("dead_letters")
+    assert (letter["reason"], letter["error_code"]) == ("exhausted", "http_503")
 
 
 @pytest.mark.parametrize("outcome", [Delivered("n-1"), Failed("503"), Refused("410"), Unknown("timeout")])

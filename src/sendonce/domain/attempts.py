@@ -50,6 +50,7 @@ class Claim(NamedTuple):
     is_proven: bool
     notification_id: str | None
     seconds_left: float | None
+    seconds_put_off: float | None = None
 
     def delivery(self, *, in_doubt: bool, can_look_up: bool | None) -> Delivery:
         """What decide() needs to know of this delivery."""
@@ -61,6 +62,7 @@ class Claim(NamedTuple):
             can_look_up=can_look_up,
             time_left=None if self.seconds_left is None else timedelta(seconds=self.seconds_left),
             if_unsure=None if self.if_unsure is None else IfUnsure(self.if_unsure),
+            put_off_for=timedelta(seconds=self.seconds_put_off or 0.0),
         )
 
 

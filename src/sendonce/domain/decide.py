@@ -4,16 +4,28 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
+from sendonce.domain.answers import MAY_COME_AT_ONCE
 from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
-from sendonce.domain.outcomes import LEASE_EXPIRED, Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
-from sendonce.domain.policies import IfUnsure, Policy, next_delay
+from sendonce.domain.outcomes import (
+    LEASE_EXPIRED,
+    Accepted,
+    Deferred,
+    Delivered,
+    Failed,
+    Outcome,
+    Refused,
+    Unknown,
+    is_our_own,
+)
+from sendonce.domain.policies import IfUnsure, Policy, next_delay, span
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The next state, and what is written with it. Built only by complete(), wait() and dead_letter().
 
-    `left_alone`: from now on, for so long, nobody may ask about it or send it, whatever makes it due.
+    `left_alone`: from now on, for so long, nobody may ask about it or send it, whatever makes it due. `put_off`: the
+    other side wanted it deferred; since when that goes on is written down.
     """
 
     to: DeliveryState
@@ -22,6 +34,7 @@ class Decision:
     left_alone: timedelta | None = None
     reason: ReasonClass | None = None
     deferred: bool = False
+    put_off: bool = False
 
 
 COMPLETE = Decision(DeliveryState.COMPLETED)
@@ -32,10 +45,22 @@ def complete() -> Decision:
     return COMPLETE
 
 
-def wait(delay: timedelta, *, in_doubt: bool, deferred: bool = False, left_alone: timedelta | None = None) -> Decision:
+def wait(
+    delay: timedelta,
+    *,
+    in_doubt: bool,
+    deferred: bool = False,
+    put_off: bool = False,
+    left_alone: timedelta | None = None,
+) -> Decision:
     """Try again, or ask, after `delay`; the database adds it to its own clock."""
     return Decision(
-        DeliveryState.PENDING_RETRY, in_doubt=in_doubt, delay=delay, left_alone=left_alone, deferred=deferred
+        DeliveryState.PENDING_RETRY,
+        in_doubt=in_doubt,
+        delay=delay,
+        left_alone=left_alone,
+        deferred=deferred,
+        put_off=put_off,
     )
 
 
@@ -68,15 +93,8 @@ def decide(delivery: Delivery, outcome: Outcome, policy: Policy, *, spread: floa
             return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt))
         case Unknown() | Accepted():
             return _doubt(delivery, outcome, policy, spread)
-        case Deferred(again_in=again_in):
-            if _is_held(delivery, policy):
-                return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
-            pause = next_delay(policy, delivery.deferred_count + 1, spread) if again_in is None else again_in
-            longest = max(policy.retry_after_cap, policy.longest_delay)
-            if delivery.in_doubt:
-                longest = max(longest, doubt_wait(policy, LEASE_EXPIRED.code, was_in_doubt=True))
-            pause = min(max(pause, timedelta(0)), longest)
-            return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True))
+        case Deferred():
+            return _defer(delivery, outcome, policy, spread)
         case _:
             assert_never(outcome)
 
@@ -118,17 +136,38 @@ def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spre
     code = outcome.code if isinstance(outcome, Unknown) else None
     left_alone = doubt_wait(policy, code, was_in_doubt=delivery.in_doubt)
     if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
-        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, left_alone=left_alone)
-    pause = max(left_alone, _backoff(delivery, policy, spread))
-    return _within_deadline(doubtful, wait(pause, in_doubt=True, left_alone=left_alone))
+        return replace(_give_up(doubtful, ReasonClass.EXHAUSTED, policy, spread), left_alone=left_alone)
+    pause = _backoff(delivery, policy, spread)
+    if nobody_to_ask and code != LEASE_EXPIRED.code:
+        # There is no answer to wait for, and nobody is still sending it.
+        return _within_deadline(doubtful, wait(pause, in_doubt=True))
+    return _within_deadline(doubtful, wait(max(pause, left_alone), in_doubt=True, left_alone=left_alone))
+
+
+def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float) -> Decision:
+    """Not now. Never sooner than by the backoff, whatever the other side asks for, and not for ever if it asks."""
+    if _is_held(delivery, policy):
+        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
+    can_be_asked = delivery.in_doubt and delivery.can_look_up is not False
+    put_off = not is_our_own(outcome) and not can_be_asked
+    # As long and as often as it would have been tried; the time alone also passes while nobody is at work.
+    is_often = delivery.deferred_count + 1 >= policy.max_attempts
+    if put_off and is_often and delivery.put_off_for >= span(policy):
+        return dead_letter(ReasonClass.EXHAUSTED, in_doubt=delivery.in_doubt, deferred=True)
+    longest = max(policy.retry_after_cap, policy.longest_delay)
+    if delivery.in_doubt:
+        longest = max(longest, doubt_wait(policy, LEASE_EXPIRED.code, was_in_doubt=True))
+    pause = min(max(outcome.again_in or timedelta(0), timedelta(0)), longest)
+    if outcome.again_in is None or outcome.code not in MAY_COME_AT_ONCE:
+        pause = max(pause, next_delay(policy, delivery.deferred_count + 1, spread))
+    return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True, put_off=put_off))
 
 
 def _give_up(delivery: Delivery, reason: ReasonClass, policy: Policy, spread: float) -> Decision:
-    """A permanent failure; while in doubt only where nobody can be asked, and then as a case of doubt."""
-    if not delivery.in_doubt:
-        return dead_letter(reason, in_doubt=False)
-    if delivery.can_look_up is False:
-        return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True)
+    """A permanent failure; while in doubt only where nobody can be asked. What is held waits for a person as that."""
+    if not delivery.in_doubt or delivery.can_look_up is False:
+        held = _is_held(delivery, policy)
+        return dead_letter(ReasonClass.IN_DOUBT if held else reason, in_doubt=delivery.in_doubt)
     return wait(max(policy.doubt_wait, _backoff(delivery, policy, spread)), in_doubt=True)
 
 
@@ -137,10 +176,8 @@ def _within_deadline(delivery: Delivery, decision: Decision) -> Decision:
     delay = decision.delay or timedelta(0)
     if delivery.time_left is None or delay < delivery.time_left:
         return decision
-    if not delivery.in_doubt:
-        return dead_letter(ReasonClass.EXPIRED, in_doubt=False, deferred=decision.deferred)
-    if delivery.can_look_up is False:
-        return dead_letter(
-            ReasonClass.IN_DOUBT, in_doubt=True, deferred=decision.deferred, left_alone=decision.left_alone
-        )
-    return decision
+    if delivery.in_doubt and delivery.can_look_up is not False:
+        return decision
+    return dead_letter(
+        ReasonClass.EXPIRED, in_doubt=delivery.in_doubt, deferred=decision.deferred, left_alone=decision.left_alone
+    )

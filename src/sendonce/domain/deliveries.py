@@ -59,7 +59,8 @@ class ReasonClass(StrEnum):
 class Delivery:
     """What decide() needs to know of a delivery whose attempt has just ended, before that result is counted.
 
-    `can_look_up` is None when nobody here knows the channel. `time_left` is None without a deadline.
+    `can_look_up` is None when nobody here knows the channel. `time_left` is None without a deadline. `put_off_for`: how
+    long ago the other side began to put it off, without an end in between.
     """
 
     id: DeliveryId
@@ -69,3 +70,4 @@ class Delivery:
     can_look_up: bool | None = False
     time_left: timedelta | None = None
     if_unsure: IfUnsure | None = None
+    put_off_for: timedelta = timedelta(0)

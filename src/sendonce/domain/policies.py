@@ -79,6 +79,17 @@ def next_delay(policy: Policy, attempt: int, spread: float) -> timedelta:
     return delay * (1 - policy.jitter * spread)
 
 
+def span(policy: Policy) -> timedelta:
+    """For how long a policy tries: the sum of its delays, without jitter."""
+    total = timedelta(0)
+    for attempt in range(1, policy.max_attempts + 1):
+        delay = next_delay(policy, attempt, 0.0)
+        if delay == policy.longest_delay:
+            return total + delay * (policy.max_attempts - attempt + 1)
+        total += delay
+    return total
+
+
 def spread_of(delivery_id: int, attempt: int) -> float:
     """A number in [0, 1) that is the same every time for one attempt of one delivery, and even over many."""
     mixed = (delivery_id * 0x9E3779B97F4A7C15 + attempt * 0xD1B54A32D192ED03) & 0xFFFFFFFFFFFFFFFF

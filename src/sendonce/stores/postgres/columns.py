@@ -44,7 +44,7 @@ def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, st
         "doubts": array([each.doubt for each in results]),
         "times": array(times),
         "left_alone": array(_seconds([each.left_alone for each in decisions])),
-        "deferrals": array([1 if each.deferred else None for each in decisions]),
+        "deferrals": array([each.deferred + each.put_off if each.deferred else None for each in decisions]),
     }
 
 

@@ -117,7 +117,7 @@ def _row(result: Result, now: int, *, bare: bool = False) -> Row:
         type(outcome).__name__,
         *texts,
         decision.to.value,
-        int(decision.deferred),
+        decision.deferred + decision.put_off,
         result.doubt,
         None if decision.delay is None else now + microseconds(decision.delay),
         None if decision.left_alone is None else now + microseconds(decision.left_alone),

@@ -6,6 +6,11 @@ alter table sendonce_deliveries add column not_before timestamptz;
 comment on column sendonce_deliveries.not_before is
   'While it is in doubt: the moment before which it is neither asked about nor sent';
 
+-- Since when the other side has been putting a delivery off (429, 503 with Retry-After), without anything else in between.
+alter table sendonce_deliveries add column put_off_since timestamptz;
+comment on column sendonce_deliveries.put_off_since is
+  'Since when the other side has asked to wait, attempt after attempt; it ends as exhausted when that takes too long';
+
 -- A database that is older than what a worker remembers has lost commits: a restore, a failover, a file copied back. What
 -- was recorded before that was noticed, up to upto_id, is put in doubt, and nothing is claimed until that is done.
 create table sendonce_losses (

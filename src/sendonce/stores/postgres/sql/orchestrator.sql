@@ -36,7 +36,7 @@ u as (
    where d.ctid = any(array(select k.place from k where not k.held))
   returning d.id, d.event_id, d.destination, d.destination_hash, d.subscription_id, d.if_unsure, d.attempt_count,
             d.deferred_count, d.corrections, d.generation, d.has_content, d.in_doubt, d.proven_at, d.notification_id,
-            d.expires_at
+            d.expires_at, d.put_off_since
 ),
 h as materialized (
   select min(u.id) as first from u
@@ -56,7 +56,7 @@ select u.id, u.attempt_count + 1, u.event_id, e.tenant, e.type, e.key, u.destina
        x.content, e.headers, e.subject, e.version, e.created_at,
        u.subscription_id, s.state, s.policy, u.if_unsure, u.attempt_count, u.deferred_count, u.corrections,
        u.generation, u.in_doubt, u.proven_at is not null, u.notification_id,
-       extract(epoch from u.expires_at - now())::float8,
+       extract(epoch from u.expires_at - now())::float8, extract(epoch from now() - u.put_off_since)::float8,
        case when u.id is not distinct from h.first then f.lease_id end,
        case when u.id is not distinct from h.first then g.until end,
        case when u.id is not distinct from h.first then g.until_id end,
@@ -260,7 +260,9 @@ d as (
   update sendonce_deliveries t
      set status = x.s,
          attempt_count = t.attempt_count + 1,
-         deferred_count = t.deferred_count + coalesce(x.p, 0),
+         -- 1: deferred; 2: put off by the other side.
+         deferred_count = t.deferred_count + (x.p is not null)::int,
+         put_off_since = case x.p when 1 then t.put_off_since when 2 then coalesce(t.put_off_since, now()) end,
          in_doubt = coalesce(x.q, t.in_doubt and x.s <> 'Completed'),
          -- Whoever opened this generation had what was sent before sent again: that is not said of what is sent by it.
          if_unsure = case when t.generation > 0 and x.o in ('Unknown', 'Accepted')

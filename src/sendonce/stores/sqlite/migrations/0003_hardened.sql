@@ -4,6 +4,9 @@
 -- A moment before which a delivery in doubt is neither asked about nor sent, by anybody.
 alter table sendonce_deliveries add column not_before integer;
 
+-- Since when the other side has been putting a delivery off (429, 503 with Retry-After), without anything else in between.
+alter table sendonce_deliveries add column put_off_since integer;
+
 -- A database that is older than what a worker remembers has lost commits: a restore, a file copied back. What was recorded
 -- before that was noticed, up to upto_id, is put in doubt, and nothing is claimed until that is done.
 create table sendonce_losses (

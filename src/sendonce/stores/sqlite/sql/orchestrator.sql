@@ -8,7 +8,7 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
        x.content, e.headers, e.subject, e.version,
        e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count, d.deferred_count,
        d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
-       (d.expires_at - :now) / 1e6, s.rate
+       (d.expires_at - :now) / 1e6, (:now - d.put_off_since) / 1e6, s.rate
 
 -- part: claimed
  cross join sendonce_events e not indexed on e.id = d.event_id
@@ -181,11 +181,13 @@ returning delivery_id, attempt, lease_id;
 delete from temp.sendonce_results where delivery_id = :delivery_id and attempt = :attempt and lease_id = :lease_id;
 
 -- name: move_deliveries
+-- Deferred is 1, or 2 when the other side has put it off.
 -- Whoever opened a generation had what was sent before sent again: that is not said of what is sent by it.
 update sendonce_deliveries as d
-   set (status, attempt_count, deferred_count, in_doubt, if_unsure, doubted_by, not_before, next_attempt_at,
-        final_error_code, notification_id, notified_at, updated_at) = (
-         select r.to_status, d.attempt_count + 1, d.deferred_count + r.deferred,
+   set (status, attempt_count, deferred_count, put_off_since, in_doubt, if_unsure, doubted_by, not_before,
+        next_attempt_at, final_error_code, notification_id, notified_at, updated_at) = (
+         select r.to_status, d.attempt_count + 1, d.deferred_count + (r.deferred > 0),
+                case r.deferred when 1 then d.put_off_since when 2 then coalesce(d.put_off_since, :now) end,
                 coalesce(r.in_doubt, d.in_doubt and r.to_status <> 'Completed'),
                 case when d.generation > 0 and r.outcome in ('Unknown', 'Accepted')
                      then (select f.if_unsure from sendonce_deliveries f
