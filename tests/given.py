@@ -65,9 +65,9 @@ async def given_lease(store: OrchestratorStore, *, limit: int = 10, hold: timede
     return started.lease
 
 
-async def given_delivery_in(database: Recorder, store: Store, state: DeliveryState) -> int:
+async def given_delivery_in(database: Recorder, store: Store, state: DeliveryState, **arguments: Any) -> int:
     """A delivery that has come to this state the ordinary way. Nothing else may be due."""
-    delivery_id = given_due_delivery(database)
+    delivery_id = given_due_delivery(database, **arguments)
     if state is DeliveryState.PENDING:
         return delivery_id
     lease = await given_lease(store)

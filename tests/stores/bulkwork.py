@@ -1,5 +1,6 @@
 """Many finished deliveries at once, for trying operations by filter: put into the tables by one statement each."""
 
+from sendonce.domain.destinations import destination_hash
 from sendonce.stores.bulk import CANCEL, NewOperation, OperationRow
 from sendonce.stores.ports import Store
 from sendonce.stores.selections import Selection
@@ -7,22 +8,23 @@ from tests.stores.databases import Database, PostgresDatabase
 
 EVERYTHING = Selection()
 
-_POSTGRES = """
+_HASH = destination_hash("null:seed").hex()
+_POSTGRES = f"""
 insert into sendonce_events (content_digest, type, key, payload)
-  select gen_random_uuid(), 'order.created', 'seed-' || n, '{"n":1}' from generate_series(1, ?) n;
+  select gen_random_uuid(), 'order.created', 'seed-' || n, '{{"n":1}}' from generate_series(1, ?) n;
 insert into sendonce_deliveries (event_id, destination_hash, destination)
-  select id, '00000000-0000-0000-0000-000000000001', 'null:seed' from sendonce_events;
+  select id, '{_HASH}', 'null:seed' from sendonce_events;
 update sendonce_deliveries
    set status = 'DeadLettered', next_attempt_at = null, attempt_count = 3, final_error_code = '503';
 insert into sendonce_dead_letters (delivery_id, reason, error_code)
   select id, 'exhausted', '503' from sendonce_deliveries order by id
 """
-_SQLITE = """
+_SQLITE = f"""
 insert into sendonce_events (created_at, content_digest, type, key, payload)
   with recursive s(n) as (select 1 union all select n + 1 from s where n < ?)
-  select 1, x'00000000000000000000000000000001', 'order.created', 'seed-' || n, '{"n":1}' from s;
+  select 1, x'00000000000000000000000000000001', 'order.created', 'seed-' || n, '{{"n":1}}' from s;
 insert into sendonce_deliveries (event_id, created_at, updated_at, next_attempt_at, destination_hash, destination)
-  select id, 1, 1, 1, x'00000000000000000000000000000001', 'null:seed' from sendonce_events;
+  select id, 1, 1, 1, x'{_HASH}', 'null:seed' from sendonce_events;
 update sendonce_deliveries
    set status = 'DeadLettered', next_attempt_at = null, attempt_count = 3, final_error_code = '503';
 insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code)

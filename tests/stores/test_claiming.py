@@ -19,6 +19,7 @@ from tests.given import (
     later,
     settle_with,
 )
+from tests.stores.aging import without_rules
 from tests.stores.databases import Database
 
 HOUR = timedelta(hours=1)
@@ -81,7 +82,8 @@ async def test_W9_what_is_claimed_is_in_progress_with_one_leased_attempt(databas
 
 async def test_a_blanked_payload_is_none_and_not_an_empty_text(database: Database, store: Store) -> None:
     given_due_delivery(database)
-    database.execute("update sendonce_events set payload = null, content_gone_at = created_at")
+    with without_rules(database) as connection:
+        connection.execute("update sendonce_events set payload = null, content_gone_at = created_at")
 
     [claim] = (await given_lease(store)).claims
 

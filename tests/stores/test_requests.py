@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.destinations import destination_hash
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.outbox.outbox import Outbox
@@ -143,8 +144,8 @@ async def test_a_corrected_recipient_is_followed(database: Database, store: Stor
 
 
 NEW_HASH = {
-    "SqliteDatabase": "x'00112233445566778899aabbccddeeff'",
-    "PostgresDatabase": "'00112233-4455-6677-8899-aabbccddeeff'::uuid",
+    "SqliteDatabase": f"x'{destination_hash('null:adele').hex()}'",
+    "PostgresDatabase": f"'{destination_hash('null:adele').hex()}'::uuid",
 }
 
 

@@ -198,6 +198,10 @@ VARIANTS: dict[str, list[tuple[list[str], str]]] = {
             ],
             _NEWEST,
         ),
+        *(
+            ([f"update sendonce_deliveries set notification_id = 'n-7' where id = {of}"], of)
+            for of in (":due", ":retrying", ":flying", ":parked")
+        ),
     ],
     "ids": [(["update sendonce_deliveries set notification_id = null where id = :sent"], ":sent")],
     "lease_use": [
@@ -259,6 +263,11 @@ _OVERDUE = "update sendonce_leases set expires_at = expires_at - {hours}"
 _OLD_WORKER = "update sendonce_workers set started_at = started_at - {hours}"
 
 NO_FAULTS: dict[str, list[str]] = {
+    "an id that was asked about, of an attempt and of the generation before": [
+        "update sendonce_attempts set outcome = 'Deferred', notification_id = 'n-7' where delivery_id = :retrying",
+        "update sendonce_deliveries set notification_id = 'n-7', deferred_count = 1 where id = :retrying",
+        "update sendonce_deliveries set notification_id = 'n-8' where id = :given_up",
+    ],
     "content that was erased, and a correction of it": [
         "update sendonce_contents set content = null",
         _copied(":mail", generation=1, corrections=1),

@@ -60,7 +60,8 @@ WHO_MAY = {
     "insert subscriptions.destination": {"operator"},
     "update subscriptions.state": {"worker", "operator"},
     "update subscriptions.rate": {"operator"},
-    "update subscriptions.destination": {"operator"},
+    "update subscriptions.destination": set(),
+    "update subscriptions.is_signed": set(),
     "delete subscriptions": set(),
     "select subscription_secrets.secret": {"worker"},
     "select subscription_secrets.kind": {"worker", "operator", "reader"},
@@ -214,6 +215,40 @@ FORBIDDEN = {
     ],
 }
 
+# Whoever has the right to do one of these is refused by the rules; everybody else has not even the right.
+AGAINST_THE_RULES_FOR_ALL = [
+    # a second delivery of an event to one place: another hash, or another name
+    "insert into sendonce_deliveries (event_id, subscription_id, destination, destination_hash)"
+    " values (5, 1, 'subscription:1', gen_random_uuid())",
+    "insert into sendonce_deliveries (event_id, subscription_id, destination, destination_hash)"
+    " select 5, 1, 'subscription:2', substr(encode(sha256('14:subscription:2'), 'hex'), 1, 32)::uuid",
+    "insert into sendonce_deliveries (event_id, destination, destination_hash) values (4, 'null:a', gen_random_uuid())",
+    # an id that nobody asks about
+    "insert into sendonce_deliveries (event_id, destination, destination_hash, generation, notification_id)"
+    " select event_id, destination, destination_hash, 1, 'n-7' from sendonce_deliveries where id = 2",
+    "update sendonce_deliveries set notification_id = 'n-7' where id = 4",
+    # what an open delivery was recorded as
+    "update sendonce_deliveries set subscription_id = null where id = 5",
+    "update sendonce_deliveries set subscription_id = 2 where id = 5",
+    "update sendonce_deliveries set has_content = true where id = 4",
+    # a job for what has ended, or that nobody has; one taken away
+    "insert into sendonce_attempts (delivery_id, attempt, lease_id, status) values (1, 2, 1, 'Leased')",
+    "update sendonce_deliveries set status = 'InProgress', next_attempt_at = null where id = 4",
+    "update sendonce_deliveries set status = 'PendingRetry', next_attempt_at = now(), attempt_count = attempt_count + 1"
+    " where id = 3",
+    "update sendonce_deliveries set status = 'DeadLettered' where id = 3",
+    "update sendonce_attempts set lease_id = 99 where delivery_id = 3",
+    # what an open delivery would send
+    "update sendonce_events set payload = null, content_gone_at = now() where id = 4",
+    "update sendonce_events set payload = null, headers = null, content_gone_at = now() where id = 3",
+    "update sendonce_events set subject = null, content_gone_at = now() where id = 6",
+    "update sendonce_contents set content = null where event_id = 6",
+    # a secret that is another's, and signatures that are no longer wanted
+    "update sendonce_subscription_secrets set subscription_id = 2",
+    "update sendonce_subscription_secrets set kind = 'bearer'",
+    "update sendonce_subscriptions set is_signed = null",
+]
+
 AGAINST_THE_RULES = {
     "orchestrator": [
         "update sendonce_deliveries set attempt_count = 9 where status = 'Completed'",
@@ -276,6 +311,9 @@ async def fill(database: PostgresDatabase) -> None:
     subscription_id = await store.add_subscription(
         tenant="", types=["order.*"], destination="null:hook", policy=None, description=None, operator="ada"
     )
+    await store.add_subscription(
+        tenant="other", types=["*"], destination="null:other", policy=None, description=None, operator="ada"
+    )
     database.execute(
         "insert into sendonce_subscription_secrets (subscription_id, secret) values (?, 'x')", subscription_id
     )
@@ -286,6 +324,8 @@ async def fill(database: PostgresDatabase) -> None:
     given_due_delivery(database)
     await given_lease(store)
     given_due_delivery(database)
+    given_due_delivery(database, to=(), type="order.paid")
+    given_due_delivery(database, to=Email("eve@example.com", subject="Hello", text="Dear Eve"), subject="memo 6")
     await database.close()
 
 
@@ -325,6 +365,17 @@ def test_W15_W17_the_rules_hold_for_those_who_have_the_right(
 ) -> None:
     with pytest.raises(errors.CheckViolation):
         attempt(roles.under(database.url, role), statement)
+
+
+@pytest.mark.parametrize("statement", AGAINST_THE_RULES_FOR_ALL)
+def test_W2_W5_W8_R10_no_role_and_not_the_owner_gets_around_the_rules(
+    roles: Roles, database: PostgresDatabase, statement: str
+) -> None:
+    with pytest.raises(errors.CheckViolation):
+        attempt(database, statement)
+    for role in grants.ROLES:
+        with pytest.raises((errors.CheckViolation, errors.InsufficientPrivilege)):
+            attempt(roles.under(database.url, role), statement)
 
 
 @pytest.mark.parametrize("statement", FOR_OWNERS_ONLY)

@@ -22,7 +22,8 @@ async def test_no_room_is_missed_whatever_the_planner_knows_of_breakers(
     """Who goes on after the last name of a page relies on the order, which a join of another kind would lose."""
     database.execute(
         "insert into sendonce_deliveries (event_id, destination_hash, destination, next_attempt_at, parked_on)"
-        " select n, gen_random_uuid(), 'sms:' || n, null, 'destination:https://h' || n || '.example/'"
+        " select n, left(encode(sha256(convert_to(length('sms:' || n) || ':sms:' || n, 'UTF8')), 'hex'), 32)::uuid,"
+        " 'sms:' || n, null, 'destination:https://h' || n || '.example/'"
         " from generate_series(1, 300) n"
     )
     database.execute(

@@ -10,7 +10,7 @@ import re
 from sendonce.stores.rules import Rule, bare
 
 _HEAD = re.compile(
-    r'create trigger \w+ (\w+) (\w+) on (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+) for each (\w+)(.*)'
+    r'create trigger \w+ (\w+) (\w+) on (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+)( referencing .*?)? for each (\w+)(.*)'
     r' execute (?:function|procedure) (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+)\('
 )
 _BINARY = re.compile(r"'[^']*'::bytea")
@@ -31,11 +31,11 @@ def _trigger(text: str) -> object:
     head = _HEAD.match(" ".join(text.lower().split()))
     if head is None:
         return text
-    condition = _BINARY.sub("", head[5])
+    condition = _BINARY.sub("", head[6])
     condition = _ROWS.sub(_each_column, condition)
     condition = re.sub(r"\bnot in\b", "<>", condition)
     condition = re.sub(r"\bin\b", "=", condition)
-    return (*head.group(1, 2, 3, 4, 6), _TOKEN.findall(condition), len(re.findall(r"\bnot\b", condition)))
+    return (*head.group(1, 2, 3, 4, 5, 7), _TOKEN.findall(condition), len(re.findall(r"\bnot\b", condition)))
 
 
 def _each_column(rows: re.Match[str]) -> str:

@@ -176,3 +176,125 @@ begin
   return parked;
 end $$;
 revoke execute on function sendonce_set_aside(bigint[], text[], text[], text, text[], text[], text[], float8) from public;
+
+-- Rules that were not held yet.
+
+-- The hash is that of the destination, and a subscription's delivery is for that subscription: nobody records a second
+-- delivery of one event to one place under another hash or name. Only looked at when one is recorded, because none of
+-- these changes afterwards.
+create trigger destinations_are_hashed after insert on sendonce_deliveries for each row
+  when (new.destination_hash <> pg_catalog.encode(pg_catalog.substr(pg_catalog.sha256(pg_catalog.convert_to(
+          pg_catalog.octet_length(pg_catalog.convert_to(new.destination, 'UTF8'))::text || ':' || new.destination, 'UTF8')),
+          1, 16), 'hex')::uuid
+        or (new.subscription_id is not null and new.destination <> 'subscription:' || new.subscription_id::text))
+  execute function sendonce_forbid();
+
+-- Whoever has an id of the other side's may have been sent: it is in doubt, proven, or has ended.
+create trigger ids_come_with_doubt after insert on sendonce_deliveries for each row
+  when (new.notification_id is not null and not new.in_doubt and new.status <> 'Completed')
+  execute function sendonce_forbid();
+
+-- As before; and what a delivery was recorded as stays, doubt is cleared by the result of an attempt only, proof stays,
+-- and an id comes with doubt, with proof or with the end.
+create or replace function sendonce_refuse_move() returns trigger language plpgsql as $$
+begin
+  raise exception 'sendonce_deliveries: update is not allowed on this row (rule %)',
+    case when old.status in ('Completed', 'DeadLettered') then 'finished_deliveries_are_frozen'
+         when old.status <> new.status and not (
+                (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))
+                or (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered')))
+         then 'deliveries_move_as_drawn'
+         when (old.in_doubt and not new.in_doubt and old.status <> 'InProgress')
+              or (old.proven_at is not null and new.proven_at is distinct from old.proven_at) then 'doubt_is_sticky'
+         when new.notification_id is distinct from old.notification_id and not new.in_doubt and new.proven_at is null
+              and new.status not in ('Completed', 'DeadLettered') then 'ids_come_with_doubt'
+         else 'deliveries_keep_their_identity' end
+    using errcode = '23514';
+end $$;
+drop trigger deliveries_follow_the_rules on sendonce_deliveries;
+create trigger deliveries_follow_the_rules after update on sendonce_deliveries for each row
+  when (old.status in ('Completed', 'DeadLettered')
+    or (old.status <> new.status and not (
+      (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))
+      or (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered'))))
+    or new.id <> old.id or new.event_id <> old.event_id or new.destination_hash <> old.destination_hash
+    or new.generation <> old.generation or new.corrections <> old.corrections
+    or new.attempt_count < old.attempt_count or new.destination <> old.destination
+    or new.subscription_id is distinct from old.subscription_id or new.has_content <> old.has_content
+    or (old.in_doubt and not new.in_doubt and old.status <> 'InProgress')
+    or (old.proven_at is not null and new.proven_at is distinct from old.proven_at)
+    or (new.notification_id is distinct from old.notification_id and not new.in_doubt and new.proven_at is null
+        and new.status not in ('Completed', 'DeadLettered')))
+  execute function sendonce_refuse_move();
+
+create trigger open_attempts_keep_their_identity after update on sendonce_attempts for each row
+  when (old.outcome is null and (new.delivery_id <> old.delivery_id or new.attempt <> old.attempt
+    or new.lease_id <> old.lease_id or new.created_at <> old.created_at))
+  execute function sendonce_forbid();
+
+-- A delivery is in progress exactly as long as it has an open attempt, as seen at the end of every statement that moves it:
+-- nobody leaves it so with nobody at it, or takes it away from somebody who is. Once for each statement, however many
+-- rows that has: a call for each would cost three times as much.
+create function sendonce_check_moved() returns trigger language plpgsql as $$
+begin
+  if (select pg_catalog.count(*) from fresh f where f.status = 'InProgress')
+     <> (select pg_catalog.count(*) from sendonce_attempts a
+          where a.delivery_id = any(array(select f.id from fresh f where f.status = 'InProgress')) and a.outcome is null)
+     or exists (select 1 from sendonce_attempts a
+                 where a.delivery_id = any(array(select f.id from fresh f where f.status <> 'InProgress'))
+                   and a.outcome is null) then
+    raise exception 'sendonce_deliveries: update is not allowed on this row (rule deliveries_move_with_their_attempt)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger deliveries_move_with_their_attempt after update on sendonce_deliveries
+  referencing new table as fresh for each statement execute function sendonce_check_moved();
+
+-- As before; and no attempt follows another of a delivery that has ended.
+create or replace function sendonce_check_attempt() returns trigger language plpgsql as $$
+begin
+  perform 1 from sendonce_attempts
+    where delivery_id = new.delivery_id and attempt = new.attempt - 1 and status in ('Completed', 'Failed');
+  if not found then
+    raise exception 'attempt % needs a finished attempt % before it', new.attempt, new.attempt - 1
+      using errcode = '23514';
+  end if;
+  perform 1 from sendonce_deliveries where id = new.delivery_id and status = 'InProgress';
+  if not found then
+    raise exception 'attempt % needs a delivery that is in progress', new.attempt using errcode = '23514';
+  end if;
+  return null;
+end $$;
+
+-- What an open delivery would send stays: its payload, unless it has content of its own, and its headers; and content.
+create function sendonce_check_blanked() returns trigger language plpgsql as $$
+begin
+  perform 1 from sendonce_deliveries
+    where event_id = new.id and status not in ('Completed', 'DeadLettered')
+      and (not has_content or new.headers is distinct from old.headers or new.subject is distinct from old.subject)
+    limit 1;
+  if found then
+    raise exception 'sendonce_events: update is not allowed while a delivery is open (rule open_payloads_stay)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger open_payloads_stay after update on sendonce_events for each row
+  when (new.payload is distinct from old.payload or new.headers is distinct from old.headers
+        or new.subject is distinct from old.subject)
+  execute function sendonce_check_blanked();
+
+create function sendonce_check_content_blanked() returns trigger language plpgsql as $$
+begin
+  perform 1 from sendonce_deliveries
+    where event_id = new.event_id and destination_hash = new.destination_hash and corrections = new.corrections
+      and status not in ('Completed', 'DeadLettered');
+  if found then
+    raise exception 'sendonce_contents: update is not allowed while a delivery is open (rule open_contents_are_kept)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger open_contents_are_kept after update on sendonce_contents for each row
+  execute function sendonce_check_content_blanked();

@@ -90,10 +90,10 @@ select distinct c.event_id
  limit :cap;
 
 -- name: verify_payloads
-select * from sendonce_blanked(:after, :upto, :cap);
+select * from sendonce_blanked(:after::bigint, :upto::bigint, :cap::int);
 
 -- name: verify_digests
-select * from sendonce_altered(:after, :upto, :cap);
+select * from sendonce_altered(:after::bigint, :upto::bigint, :cap::int);
 
 -- name: verify_events
 select d.id
@@ -273,12 +273,19 @@ select d.id
  limit :cap;
 
 -- name: verify_doubt
+-- Who has an id may have been sent: it is asked about, or was, by an attempt that had it from another or from the
+-- generation before.
 select d.id
   from sendonce_deliveries d
   :(last_attempt)
  where :(range)
    and case when d.status = 'Completed' then d.in_doubt
             when d.in_doubt then false
+            when d.notification_id is not null and d.proven_at is null and d.status <> 'DeadLettered'
+                 and (d.attempt_count = 0 or (d.generation = 0 and not exists (
+                   select 1 from sendonce_attempts a
+                    where a.delivery_id = d.id and a.notification_id = d.notification_id offset 0)))
+            then true
             when d.attempt_count = 0 and d.generation > 0 then exists (
               select 1 from sendonce_deliveries p
                where p.event_id = d.event_id and p.destination_hash = d.destination_hash

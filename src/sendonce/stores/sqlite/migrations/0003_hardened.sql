@@ -40,3 +40,71 @@ alter table sendonce_breakers add column failed integer;
 
 -- What a worker serves: a JSON list of schemes and beginnings of addresses; null for workers of the version before.
 alter table sendonce_workers add column serves text;
+
+-- Rules that were not held yet.
+
+-- SQLite has no function for the hash of a destination, so what it stands for is unique instead: nobody records a second
+-- delivery of one event to one place under another hash. And a subscription's delivery is for that subscription.
+create unique index sendonce_deliveries_one_each on sendonce_deliveries (event_id, destination, generation);
+
+create trigger destinations_are_named before insert on sendonce_deliveries
+  when new.subscription_id is not null and new.destination <> 'subscription:' || new.subscription_id
+begin select raise(abort, 'sendonce_deliveries: insert is not allowed on this row (rule destinations_are_named)'); end;
+
+-- Whoever has an id of the other side's may have been sent: it is in doubt, proven, or has ended.
+create trigger ids_begin_with_doubt before insert on sendonce_deliveries
+  when new.notification_id is not null and new.in_doubt = 0 and new.status <> 'Completed'
+begin select raise(abort, 'sendonce_deliveries: insert is not allowed on this row (rule ids_begin_with_doubt)'); end;
+
+create trigger ids_come_with_doubt before update on sendonce_deliveries
+  when new.notification_id is not old.notification_id and new.in_doubt = 0 and new.proven_at is null
+    and new.status not in ('Completed', 'DeadLettered')
+begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule ids_come_with_doubt)'); end;
+
+-- Doubt is cleared by the result of an attempt only, and proof stays.
+create trigger doubt_is_sticky before update on sendonce_deliveries
+  when (old.in_doubt = 1 and new.in_doubt = 0 and old.status <> 'InProgress')
+    or (old.proven_at is not null and new.proven_at is not old.proven_at)
+begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule doubt_is_sticky)'); end;
+
+-- As before; and what a delivery was recorded as stays.
+drop trigger deliveries_keep_their_identity;
+create trigger deliveries_keep_their_identity before update on sendonce_deliveries
+  when new.id <> old.id or new.event_id <> old.event_id or new.destination_hash <> old.destination_hash
+    or new.destination <> old.destination or new.generation <> old.generation
+    or new.corrections <> old.corrections or new.attempt_count < old.attempt_count
+    or new.subscription_id is not old.subscription_id or new.has_content <> old.has_content
+begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule deliveries_keep_their_identity)'); end;
+
+create trigger open_attempts_keep_their_identity before update on sendonce_attempts
+  when old.outcome is null and (new.delivery_id <> old.delivery_id or new.attempt <> old.attempt
+    or new.lease_id <> old.lease_id or new.created_at <> old.created_at)
+begin select raise(abort, 'sendonce_attempts: update is not allowed on this row (rule open_attempts_keep_their_identity)'); end;
+
+-- An attempt is opened of what waits, and what waits is then in progress; it is left when its attempt has ended.
+create trigger attempts_are_of_what_waits before insert on sendonce_attempts
+  when new.status not in ('Pending', 'Leased') or not exists (
+    select 1 from sendonce_deliveries
+     where id = new.delivery_id and attempt_count = new.attempt - 1 and status in ('Pending', 'PendingRetry'))
+begin select raise(abort, 'sendonce_attempts: insert is not allowed on this row (rule attempts_are_of_what_waits)'); end;
+
+create trigger deliveries_move_with_their_attempt before update on sendonce_deliveries
+  when old.status <> new.status and (new.status = 'InProgress') <> exists (
+    select 1 from sendonce_attempts where delivery_id = new.id and outcome is null)
+begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule deliveries_move_with_their_attempt)'); end;
+
+-- What an open delivery would send stays: its payload, unless it has content of its own, and its headers; and content.
+create trigger open_payloads_stay before update on sendonce_events
+  when (new.payload is not old.payload or new.headers is not old.headers or new.subject is not old.subject)
+   and exists (
+     select 1 from sendonce_deliveries
+      where event_id = new.id and status not in ('Completed', 'DeadLettered')
+        and (has_content = 0 or new.headers is not old.headers or new.subject is not old.subject))
+begin select raise(abort, 'sendonce_events: update is not allowed while a delivery is open (rule open_payloads_stay)'); end;
+
+create trigger open_contents_are_kept before update on sendonce_contents
+  when exists (
+    select 1 from sendonce_deliveries
+     where event_id = new.event_id and destination_hash = new.destination_hash and corrections = new.corrections
+       and status not in ('Completed', 'DeadLettered'))
+begin select raise(abort, 'sendonce_contents: update is not allowed while a delivery is open (rule open_contents_are_kept)'); end;

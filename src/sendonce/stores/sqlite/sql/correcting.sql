@@ -74,8 +74,8 @@ select c.delivery_id, c.replaces, n.destination, o.destination, p.operator, p.re
   from (select delivery_id, replaces, operation_id from sendonce_corrections where delivery_id = :delivery_id
         union all
         select delivery_id, replaces, operation_id from sendonce_corrections where replaces = :delivery_id) c
-  join sendonce_deliveries n on n.id = c.delivery_id
-  left join sendonce_deliveries o on o.id = c.replaces
+  join sendonce_deliveries n not indexed on n.id = c.delivery_id
+  left join sendonce_deliveries o not indexed on o.id = c.replaces
   left join sendonce_operations p on p.id = c.operation_id
  order by c.delivery_id;
 

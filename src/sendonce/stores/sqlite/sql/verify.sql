@@ -285,11 +285,18 @@ select d.id
  limit :cap;
 
 -- name: verify_doubt
+-- Who has an id may have been sent: it is asked about, or was, by an attempt that had it from another or from the
+-- generation before.
 select d.id
   from sendonce_deliveries d not indexed
  where :(range)
    and case when d.status = 'Completed' then d.in_doubt
             when d.in_doubt = 1 then 0
+            when d.notification_id is not null and d.proven_at is null and d.status <> 'DeadLettered'
+                 and (d.attempt_count = 0 or (d.generation = 0 and not exists (
+                   select 1 from sendonce_attempts a
+                    where a.delivery_id = d.id and a.notification_id = d.notification_id)))
+            then 1
             when d.attempt_count = 0 and d.generation > 0 then exists (
               select 1 from sendonce_deliveries p
                where p.event_id = d.event_id and p.destination_hash = d.destination_hash
