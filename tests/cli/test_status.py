@@ -1,11 +1,13 @@
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.operations.glance import alert_sentence, warnings
-from sendonce.stores.records import COUNT_CAP, AlertRow, Status, StopRow, WorkerRow
+from sendonce.operations.rooms import room_sentence
+from sendonce.stores.records import COUNT_CAP, AlertRow, Room, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park
 from tests.cli.workbench import JUST_NOW, Cli
 
@@ -119,3 +121,19 @@ def test_a_subscription_that_holds_deliveries_back_is_named(cli: Cli) -> None:
     go_on = "go on with: sendonce subscriptions resume 1"
     assert f"  waiting       1 waits for subscription 1, which is paused (they asked); {go_on}\n" in text
     assert found["held_back"] == [{"id": 1, "state": "paused", "waiting": 1}]
+
+
+def test_what_no_live_worker_serves_needs_a_person() -> None:
+    rooms = (
+        Room(name="channel:sms", waiting=12, is_served=False),
+        Room(name="channel:subscription:https://runner.example/jobs/", waiting=1, is_served=False),
+        Room(name="channel:fax", waiting=2),
+    )
+    found = replace(status(due=0), rooms=rooms)
+
+    assert warnings(found) == [
+        "12 wait for sms:, which no live worker serves; it goes out when one that has this channel is started",
+        "1 waits for https://runner.example/jobs/ (subscriptions), which no live worker serves; it goes out when one"
+        " that has this channel is started",
+    ]
+    assert room_sentence(rooms[2], NOW) == "2 wait for fax:, and a worker that serves it takes them in their turn"

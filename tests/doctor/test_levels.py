@@ -9,7 +9,7 @@ import pytest
 from sendonce.operations import doctor_postgres, doctor_sqlite
 from sendonce.operations.doctor import Diagnosis, Level
 from sendonce.stores.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
-from sendonce.stores.records import WorkerRow
+from sendonce.stores.records import UnservedRow, WorkerRow
 from tests.doctor.conftest import LIMITS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -153,3 +153,13 @@ def test_a_file(case: str) -> None:
     changed, wanted = FILES[case]
 
     check(replace(SQLITE, **changed), wanted)
+
+
+@pytest.mark.parametrize("healthy", [POSTGRES, SQLITE], ids=["postgres", "sqlite"])
+def test_what_no_live_worker_serves_is_said(healthy: ExaminedPostgres | ExaminedSqlite) -> None:
+    rows = tuple(UnservedRow(name=name, waiting=6, since=NOW) for name in ("sms", "https://runner.example/jobs/"))
+
+    [found] = said(replace(healthy, work=replace(WORK, unserved=rows)))
+
+    assert (found.name, found.level) == ("channels", Level.WARNING)
+    assert "12 deliveries wait for sms: and https://runner.example/jobs/, which no live worker serves" in found.sentence

@@ -1,5 +1,5 @@
-from datetime import UTC, datetime, timedelta, timezone
-from typing import cast
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -184,3 +184,47 @@ def test_moments_in_other_time_zones_are_compared_as_moments() -> None:
 
     with pytest.raises(BadEvent, match="later than deliver_at"):
         an_event(deliver_at=NOON, expires_at=datetime(2030, 1, 1, 13, tzinfo=east))
+
+
+LAST = datetime(9999, 12, 30, 23, 59, 59, 999_999, tzinfo=UTC)
+FIRST = datetime(1, 1, 2, tzinfo=UTC)
+FURTHEST = (timezone(timedelta(hours=14)), timezone(timedelta(hours=-12)))
+
+
+@pytest.mark.parametrize("name", ["deliver_at", "expires_at"])
+@pytest.mark.parametrize("moment", [LAST, *(LAST.astimezone(zone) for zone in FURTHEST), FIRST])
+def test_times_that_every_time_zone_can_show_are_taken(name: str, moment: datetime) -> None:
+    times: dict[str, Any] = {name: moment}
+    found = getattr(new_event("a", {}, key="a", **times), name)
+
+    assert (found, found.tzinfo) == (moment, UTC)
+    assert all(found.astimezone(zone) for zone in FURTHEST)
+
+
+@pytest.mark.parametrize("name", ["deliver_at", "expires_at"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        LAST + timedelta(microseconds=1),
+        datetime.max.replace(tzinfo=UTC),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),  # in UTC it lies beyond the calendar
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=14))),
+        FIRST - timedelta(microseconds=1),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+    ],
+)
+def test_times_that_some_time_zone_cannot_show_are_refused(name: str, moment: datetime) -> None:
+    times: dict[str, Any] = {name: moment}
+    with pytest.raises(BadEvent, match=f"^{name} must lie between the years 1 and 9999 in UTC, a day from either end$"):
+        new_event("a", {}, key="a", **times)
+
+
+def test_a_time_zone_that_does_not_say_how_far_it_is_off_is_none() -> None:
+    class Nowhere(tzinfo):
+        def utcoffset(self, moment: datetime | None) -> None:
+            return None
+
+        dst = tzname = utcoffset
+
+    with pytest.raises(BadEvent, match="deliver_at must be a datetime with a time zone"):
+        new_event("a", {}, key="a", deliver_at=datetime(2030, 1, 1, tzinfo=Nowhere()))

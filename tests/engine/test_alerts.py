@@ -10,7 +10,7 @@ import pytest
 from sendonce.engine.alerts import AlertSettings, Change, Clear, Raise, judge
 from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
-from sendonce.stores.records import READING_CAP, AlertRow, ChannelRow, Readings
+from sendonce.stores.records import READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -25,6 +25,10 @@ def read(**values: Any) -> Readings:
 
 def channel(scheme: str = "https", **values: Any) -> ChannelRow:
     return replace(ChannelRow(scheme=scheme, oldest_open_at=None, breakers=0, breaker_since=None), **values)
+
+
+def unserved(name: str, age: timedelta, *, waiting: int = 12) -> UnservedRow:
+    return UnservedRow(name=name, waiting=waiting, since=NOW - age)
 
 
 OLD = channel(oldest_open_at=NOW - HOUR, breakers=3, breaker_since=NOW - HOUR)
@@ -56,6 +60,7 @@ def names(changes: list[Change]) -> list[str]:
     [
         (read(dead_letters=1), "dead_letters"),
         (read(oldest_due_at=NOW - 6 * MINUTE), "oldest_due"),
+        (read(unserved=(unserved("sms", 5 * MINUTE),)), "unserved"),
         (read(channels=(channel(oldest_open_at=NOW - 15 * MINUTE),)), "oldest_open"),
         (read(channels=(channel(breakers=1, breaker_since=NOW - 5 * MINUTE),)), "breakers"),
         (read(in_doubt=100), "in_doubt"),
@@ -162,3 +167,23 @@ def test_messages_have_counts_and_what_to_do() -> None:
 def test_settings_are_checked_when_they_are_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         AlertSettings(**wrong)
+
+
+def test_what_no_live_worker_serves_is_told_with_its_channels() -> None:
+    found = read(unserved=(unserved("sms", 6 * MINUTE), unserved("https://runner.example/jobs/", MINUTE, waiting=1)))
+
+    [change] = judged(found)
+
+    assert isinstance(change, Raise)
+    assert change.message == (
+        "13 deliveries wait for https://runner.example/jobs/, sms:, which no live worker serves, the first for 6m;"
+        " start a worker that does; see: sendonce status"
+    )
+
+
+def test_what_waits_for_a_worker_that_is_being_replaced_is_not_told() -> None:
+    assert judged(read(unserved=(unserved("sms", 4 * MINUTE),))) == []
+
+
+def test_what_nobody_serves_is_over_when_somebody_does() -> None:
+    assert judged(read(), raised("unserved")) == [Clear("unserved", "over: deliveries that no live worker serves")]

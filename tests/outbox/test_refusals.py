@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from sendonce import (
     SchemaMismatch,
     SendonceError,
 )
+from tests.outbox.callers import Caller
 from tests.outbox.conftest import Kind
 from tests.outbox.databases import NOTHING, Address, recording, sqlite_connection
 
@@ -216,3 +217,21 @@ def test_a_closed_connection_is_told_in_the_drivers_own_words(sqlite_address: Ad
 
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         Outbox().publish(connection, "a", {}, key="a")
+
+
+BEYOND = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
+
+
+@pytest.mark.parametrize("name", ["deliver_at", "expires_at"])
+async def test_no_driver_records_a_time_that_cannot_be_read_again(kind: Kind, caller: Caller, name: str) -> None:
+    beyond: dict[str, Any] = {name: BEYOND}
+    with pytest.raises(BadEvent, match=f"{name} must lie between"):
+        await caller.publish("memo.created", {}, key="a", to="null:", **beyond)
+    with pytest.raises(BadEvent, match=f"{name} must lie between"):
+        await caller.publish_many([Draft("memo.created", {}, key="a", to="null:", **beyond)])
+    await caller.end("commit")
+
+    assert kind.address.counts() == NOTHING
+    await caller.publish("memo.created", {}, key="a", to="null:", **{name: datetime(9999, 12, 30, 23, tzinfo=UTC)})
+    await caller.end("commit")
+    assert kind.address.counts()["deliveries"] == 1

@@ -348,3 +348,15 @@ async def test_only_what_is_served_is_asked_about(database: Database, store: Sto
 
     assert mail.lease is None
     assert ids_of(sms) == ids[:1]
+
+
+async def test_readings_say_what_waits_for_nobody_and_since_when(database: Database, store: Store) -> None:
+    given_due_delivery(database, to="sms:+491")
+    given_due_deliveries(database, 2, to="fax:1")
+    await store.start(WORKER, 10, HOLD, limited(MAIL))
+    await store.register("b", "1", 10, serves=["sms"])
+
+    [row] = (await store.readings(timedelta(hours=1))).unserved
+
+    assert (row.name, row.waiting) == ("fax", 2)
+    assert abs(row.since - database.now()) < timedelta(minutes=1)

@@ -86,7 +86,7 @@ def _lines(status: Status, held: list[HeldBack]) -> None:
         _line("stopped", "nothing")
     for each in held:
         _line("waiting", held_sentence(each), "yellow")
-    for room in status.rooms:
+    for room in filter(lambda room: room.is_served, status.rooms):
         _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
     for alert in status.alerts:
         _line("alert", alert_sentence(alert, status), "red")

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -25,6 +25,8 @@ DEEPEST_PAYLOAD = 100
 LARGEST_HEADERS = 16_384
 MOST_HEADERS = 64
 MOST_DESTINATIONS = 10_000
+# A day from the ends of the calendar: what lies between them can be shown in every time zone.
+_FIRST_MOMENT, _LAST_MOMENT = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 _TYPE = re.compile(r"[A-Za-z0-9_]+(?:[.:/-][A-Za-z0-9_]+)*", re.ASCII)
 _PATTERN = re.compile(r"\*|[A-Za-z0-9_]+(?:[.:/-][A-Za-z0-9_]+)*(?:\.\*)?", re.ASCII)
 
@@ -292,9 +294,18 @@ def _counted(to: To, most: int) -> To:
 
 
 def _moment(name: str, moment: datetime | None) -> datetime | None:
-    if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+    """The moment in UTC. One that cannot be shown in every time zone would be recorded, and fail whoever reads it."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise BadEvent(f"{name} must be a datetime with a time zone, such as datetime.now(UTC) + timedelta(hours=1)")
-    return moment
+    try:
+        found = moment.astimezone(UTC)
+    except OverflowError:
+        found = None
+    if found is None or not _FIRST_MOMENT <= found < _LAST_MOMENT:
+        raise BadEvent(f"{name} must lie between the years 1 and 9999 in UTC, a day from either end")
+    return found
 
 
 def _if_unsure(value: IfUnsure | str | None) -> IfUnsure | None:

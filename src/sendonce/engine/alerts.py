@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from sendonce.domain.durations import format_duration, spell_duration
+from sendonce.domain.serving import shown
 from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
 from sendonce.stores.records import READING_CAP, AlertRow, Readings
@@ -14,10 +15,13 @@ from sendonce.stores.records import READING_CAP, AlertRow, Readings
 # What was raised stays so until it is well below its threshold, and for a while: on the edge it would be told for ever.
 CALM = 0.8
 LINGER = timedelta(minutes=5)
+# Of many channels that nobody serves so many are named.
+SHOWN = 5
 
 TITLES = {
     "dead_letters": "dead letters that wait for a person",
     "oldest_due": "work that is due for long",
+    "unserved": "deliveries that no live worker serves",
     "oldest_open": "deliveries that are on their way for long",
     "breakers": "destinations that fail for long",
     "in_doubt": "deliveries in doubt",
@@ -134,6 +138,7 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
         "oldest_due", late.total_seconds(), settings.oldest_due.total_seconds(),
         f"work has been due for {format_duration(late)} and is not being sent; see: sendonce status",
     )  # fmt: skip
+    yield _unserved(settings, readings)
     yield from _by_channel(settings, readings)
     yield (
         "in_doubt", doubtful, settings.in_doubt,
@@ -143,6 +148,18 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
         "findings", found, settings.findings,
         f"{_count(found, 'delivery', 'deliveries')} marked sent without evidence, or shown to be sent too late, in the"
         f" last {span}; see: sendonce reconcile --audit --since {spell_duration(settings.repeat)}",
+    )  # fmt: skip
+
+
+def _unserved(settings: AlertSettings, readings: Readings) -> tuple[str, float, float, str]:
+    """It is not due, and so not late; but it waits as long, and for a person: the same threshold holds."""
+    age = _age(readings, min((row.since for row in readings.unserved), default=None))
+    waiting = sum(row.waiting for row in readings.unserved)
+    names = ", ".join(sorted(shown(row.name) for row in readings.unserved)[:SHOWN])
+    return (
+        "unserved", age.total_seconds(), settings.oldest_due.total_seconds(),
+        f"{_count(waiting, 'delivery waits', 'deliveries wait')} for {names}, which no live worker serves,"
+        f" the first for {format_duration(age)}; start a worker that does; see: sendonce status",
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ READ_SECONDS = 15.0
 # Below the time after which the others take a worker for dead: then one of them serves these.
 CONFIRMED_SECONDS = 10.0
 STALE_SECONDS = 45.0
+# Of what nobody serves so many channels are named.
+NAMED = 10
 
 
 class GaugeStore(LeaseStore, ReadStore, AlertStore, Protocol):
@@ -106,7 +108,18 @@ def _measured(status: Status) -> list[Measured]:
     }
     parked: dict[tuple[str, ...], float] = {(cause,): 0 for cause in CAUSES}
     parked |= {(cause,): count for cause, count in status.parked_by}
-    return [(metrics.PARKED, parked), *((metric, alone(value)) for metric, value in values.items())]
+    return [
+        (metrics.PARKED, parked),
+        (metrics.NOT_SERVED, _not_served(status)),
+        *((metric, alone(value)) for metric, value in values.items()),
+    ]
+
+
+def _not_served(status: Status) -> dict[tuple[str, ...], float]:
+    """By channel, the largest of them by name: others choose schemes, and every label is kept by whoever scrapes it."""
+    rooms = sorted((room for room in status.rooms if not room.is_served), key=lambda room: -room.waiting)
+    found: dict[tuple[str, ...], float] = {(OTHER,): sum(room.waiting for room in rooms[NAMED:])}
+    return found | {(room.name.partition(":")[2],): room.waiting for room in rooms[:NAMED]}
 
 
 def _age(status: Status, since: datetime | None) -> timedelta:

@@ -73,6 +73,9 @@ RETRYING = Metric("sendonce_deliveries_retrying", "gauge", "Due or due later aft
 BEING_SENT = Metric("sendonce_deliveries_in_flight", "gauge", "Deliveries that are being sent.")
 IN_DOUBT = Metric("sendonce_deliveries_in_doubt", "gauge", "Open deliveries that may have been sent.")
 PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries that are held back, by what.", ("cause",))
+NOT_SERVED = Metric(
+    "sendonce_deliveries_not_served", "gauge", "Deliveries that wait for a channel no live worker serves.", ("channel",)
+)
 OLDEST_OPEN = Metric(
     "sendonce_oldest_open_age_seconds", "gauge", "For how long the oldest open delivery is on its way.", ("channel",)
 )
@@ -90,8 +93,8 @@ OF_A_WORKER = (
     LEASES_LOST, DATABASE_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
 )  # fmt: skip
 OF_THE_DATABASE = (
-    OLDEST_DUE, OLDEST_OPEN, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS, WORKERS,
-    STOPS, ALERTS, SCHEMA,
+    OLDEST_DUE, OLDEST_OPEN, NOT_SERVED, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS,
+    WORKERS, STOPS, ALERTS, SCHEMA,
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from sendonce.domain.durations import format_duration
+from sendonce.domain.serving import shown as shown_name
 from sendonce.operations.glance import DUE_FOR_LONG
 from sendonce.operations.wording import counted, listed, missing_tables
 from sendonce.stores.examining import Examined, ExaminedSqlite, Work
@@ -58,6 +59,7 @@ def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]
         yield _rules(examined.work)
         yield _backfill(examined.work)
         yield _workers(examined.work)
+        yield _channels(examined.work)
         yield _sends(examined.work, limits)
 
 
@@ -123,6 +125,15 @@ def _workers(work: Work) -> Diagnosis:
         said = f"no worker is alive, and work has been due for {format_duration(waiting)}"
         return problem("workers", said, "start one with: sendonce worker")
     return ok("workers", "no worker is alive, and nothing has been due for long")
+
+
+def _channels(work: Work) -> Diagnosis:
+    if not work.unserved:
+        return ok("channels", "nothing waits for a channel that no live worker serves")
+    waiting = counted(sum(row.waiting for row in work.unserved), "delivery waits", "deliveries wait")
+    names = shown(shown_name(row.name) for row in work.unserved)
+    to_do = "start a worker that has the channel; until then it waits, spends nothing, and ends by its deadline alone"
+    return warning("channels", f"{waiting} for {names}, which no live worker serves", to_do)
 
 
 def _sends(work: Work, limits: Limits) -> Diagnosis:

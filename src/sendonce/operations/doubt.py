@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from sendonce.errors import NotAllowed
+from sendonce.errors import ConfigError, NotAllowed
 from sendonce.operations.wording import counted
 from sendonce.stores.readers import ReadStore
 
 STEP = 10_000
+LONGEST_WAIT = timedelta(days=365)
 
 
 class DoubtDesk(ReadStore, Protocol):
@@ -41,6 +42,8 @@ async def open_in_doubt(
 
     A worker that runs has claimed without doubt and would send without asking, so none may.
     """
+    if not timedelta(0) <= wait <= LONGEST_WAIT:
+        raise ConfigError(f"a wait is between zero and {LONGEST_WAIT.days} days long")
     workers = (await desk.status()).workers
     if workers and not even_if_running:
         named = ", ".join(each.name for each in workers[:3])

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from sendonce.domain.durations import format_duration
+from sendonce.operations.rooms import room_sentence
 from sendonce.operations.scopes import spelled
 from sendonce.operations.subscriptions import HeldBack
 from sendonce.operations.wording import ago, counted, dated, one_line
@@ -14,7 +15,12 @@ STALLED_AFTER = timedelta(minutes=5)
 
 
 def warnings(status: Status) -> list[str]:
-    """What needs a person: work that is due for long while nobody does it, or nobody gets it done."""
+    """What needs a person: work that is due for long while nobody does it, nobody gets it done, or nobody serves it."""
+    unserved = [room_sentence(room, status.now) for room in status.rooms if not room.is_served]
+    return [*_due_for_long(status), *unserved]
+
+
+def _due_for_long(status: Status) -> list[str]:
     if status.oldest_due_at is None or status.due == 0:
         return []
     waiting = status.now - status.oldest_due_at

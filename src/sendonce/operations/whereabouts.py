@@ -6,7 +6,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.durations import format_duration
 from sendonce.domain.outcomes import FOUND
 from sendonce.operations.known import Known
-from sendonce.operations.rooms import whom, why
+from sendonce.operations.rooms import waits_for
 from sendonce.operations.scopes import spelled
 from sendonce.operations.wording import ago, counted, dated, one_line, ordinal, until
 from sendonce.stores.records import AttemptRow, DeadLetterRow
@@ -82,7 +82,9 @@ def _waiting(known: Known) -> str:
     if known.room is None:
         return "it waits for its turn" + known.for_operators(f" ({one_line(known.delivery.parked_on or '')})")
     others = f" with {counted(known.room.waiting - 1, 'other')}" if known.room.waiting > 1 else ""
-    return f"it waits{others} for {whom(known.room)}: {why(known.room, known.now)}; no attempt is spent on that"
+    if known.is_for_tenant and known.room.name.startswith("channel:"):
+        return "it waits for its turn; no attempt is spent on that"
+    return f"it waits{others} {waits_for(known.room, known.now)}; no attempt is spent on that"
 
 
 def _action(known: Known, number: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sendonce.stores.migrations import Backfill
-from sendonce.stores.records import WorkerRow
+from sendonce.stores.records import UnservedRow, WorkerRow
 from sendonce.stores.rules import Broken
 
 # So many of the newest attempts say how long sends take.
@@ -25,6 +25,7 @@ class Work:
     expired_leases: int = 0
     backfills: tuple[Backfill, ...] = ()
     broken_rules: tuple[Broken, ...] = ()
+    unserved: tuple[UnservedRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -305,6 +305,15 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnservedRow:
+    """So many deliveries wait for a channel that no live worker serves, the first of them since then."""
+
+    name: str
+    waiting: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """What alerts are decided by. Counts stop at `READING_CAP`; `is_stopped`: everything is held back by a person."""
 
@@ -315,6 +324,7 @@ class Readings:
     findings: int
     is_stopped: bool
     channels: tuple[ChannelRow, ...] = ()
+    unserved: tuple[UnservedRow, ...] = ()
 
 
 COUNT_CAP = 100_000

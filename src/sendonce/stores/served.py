@@ -7,7 +7,7 @@ from typing import Any
 
 from sendonce.domain.serving import Served, Serving
 from sendonce.errors import ConfigError
-from sendonce.stores.records import Room
+from sendonce.stores.records import Room, UnservedRow
 
 
 def served_of(rows: Iterable[Sequence[Any]]) -> dict[str, bool]:
@@ -24,6 +24,15 @@ def known_served(rooms: Iterable[Room], served: Mapping[str, bool]) -> tuple[Roo
     """These rooms, and whether a live worker takes out of those that are channels'."""
     view = Served((), served)
     return tuple(replace(room, is_served=_is_served(room, view)) for room in rooms)
+
+
+def unserved_of(rows: Iterable[Sequence[Any]], served: Mapping[str, bool]) -> tuple[UnservedRow, ...]:
+    """Of the rooms of channels (their names, how many wait, since when) those that no live worker takes out of."""
+    view = Served((), served)
+    named = [(room.partition(":")[2], waiting, since) for room, waiting, since in rows]
+    return tuple(
+        UnservedRow(name=name, waiting=waiting, since=since) for name, waiting, since in named if not view.is_live(name)
+    )
 
 
 def _is_served(room: Room, view: Served) -> bool:

@@ -3,8 +3,19 @@
 from datetime import timedelta
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.stores.postgres.lanes import Lanes, fetch
-from sendonce.stores.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings
+from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
+from sendonce.stores.records import (
+    ALIVE,
+    FRONT_CAP,
+    GROWTH,
+    LATELY,
+    READING_CAP,
+    AlertRow,
+    ChannelRow,
+    Readings,
+    UnservedRow,
+)
+from sendonce.stores.served import served_of, unserved_of
 
 
 class Alerting(Lanes):
@@ -44,9 +55,23 @@ class Alerting(Lanes):
     async def readings(self, window: timedelta) -> Readings:
         """See AlertStore."""
         row = (await self.people.fetch("readings", {"cap": READING_CAP, "window": window.total_seconds()}))[0]
-        return Readings(**dict(zip(Readings.__dataclass_fields__, (*row, await self.open_channels()), strict=True)))
+        rest = (await self.open_channels(), await self._unserved())
+        return Readings(**dict(zip(Readings.__dataclass_fields__, (*row, *rest), strict=True)))
+
+    async def _unserved(self) -> tuple[UnservedRow, ...]:
+        async with self.people.connection() as connection:
+            return await unserved_on(connection)
 
     async def open_channels(self) -> tuple[ChannelRow, ...]:
         """See AlertStore."""
         rows = await self.people.fetch("open_channels", {"cap": FRONT_CAP})
         return tuple(ChannelRow(**dict(zip(ChannelRow.__dataclass_fields__, row, strict=True))) for row in rows)
+
+
+async def unserved_on(connection: Connection) -> tuple[UnservedRow, ...]:
+    """What waits for channels that no live worker serves."""
+    rooms = await fetch(connection, "channel_rooms", {"cap": READING_CAP})
+    if not rooms:
+        return ()
+    seen = {"worker_id": 0, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
+    return unserved_of(rooms, served_of(await fetch(connection, "served", seen)))

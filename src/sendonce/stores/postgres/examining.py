@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sendonce.stores.examining import EVERY_ROLE, SAMPLE, ExaminedPostgres, Holder, MissingRight, TableHealth, Work
 from sendonce.stores.migrations import Backfill, available
+from sendonce.stores.postgres.alerting import unserved_on
 from sendonce.stores.postgres.grants import PREFIX, Right, rights
 from sendonce.stores.postgres.lanes import Connection, connect, fetch, translated
 from sendonce.stores.postgres.migrator import PACKAGE, version_on
@@ -90,4 +91,5 @@ async def _work(connection: Connection, broken: Sequence[Broken]) -> Work:
         expired_leases=sum(1 for _, has_expired in attempts if has_expired),
         backfills=tuple(Backfill.read(*row) for row in await fetch(connection, "backfills", {})),
         broken_rules=tuple(broken),
+        unserved=await unserved_on(connection),
     )

@@ -3,10 +3,12 @@
 from datetime import timedelta
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.stores.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings
+from sendonce.stores.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
+from sendonce.stores.served import served_of, unserved_of
 from sendonce.stores.sqlite.lanes import Lane, Transaction
+from sendonce.stores.sqlite.leasing import served_rows
 from sendonce.stores.sqlite.rows import record
-from sendonce.stores.sqlite.times import microseconds
+from sendonce.stores.sqlite.times import microseconds, moment
 
 
 class Alerting:
@@ -56,7 +58,15 @@ def _raise(transaction: Transaction, values: dict[str, object], size: int | None
 
 def _readings(transaction: Transaction, window: timedelta) -> Readings:
     values = {"cap": READING_CAP, "since": transaction.now - microseconds(window)}
-    return record(Readings, (*transaction.fetch("readings", values)[0], _open_channels(transaction)))
+    rest = (_open_channels(transaction), unserved(transaction))
+    return record(Readings, (*transaction.fetch("readings", values)[0], *rest))
+
+
+def unserved(transaction: Transaction) -> tuple[UnservedRow, ...]:
+    """What waits for channels that no live worker serves."""
+    rooms = transaction.fetch("channel_rooms", {"cap": READING_CAP})
+    dated = [(name, waiting, moment(since)) for name, waiting, since in rooms]
+    return unserved_of(dated, served_of(served_rows(transaction, 0))) if rooms else ()
 
 
 def _open_channels(transaction: Transaction) -> tuple[ChannelRow, ...]:

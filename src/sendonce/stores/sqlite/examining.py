@@ -16,6 +16,7 @@ from sendonce.stores.examining import SAMPLE, ExaminedSqlite, Work
 from sendonce.stores.migrations import Backfill, available
 from sendonce.stores.records import ALIVE, WorkerRow
 from sendonce.stores.rules import Broken
+from sendonce.stores.sqlite.alerting import unserved
 from sendonce.stores.sqlite.files import open_file, parse_url, translated
 from sendonce.stores.sqlite.lanes import PACKAGE, Transaction
 from sendonce.stores.sqlite.migrator import version_on
@@ -156,6 +157,7 @@ def _work(connection: sqlite3.Connection, broken: Sequence[Broken]) -> Work:
         expired_leases=sum(1 for _, has_expired in attempts if has_expired),
         backfills=tuple(Backfill.read(*row) for row in transaction.fetch("backfills")),
         broken_rules=tuple(broken),
+        unserved=unserved(transaction),
     )
     connection.execute("commit")
     return work

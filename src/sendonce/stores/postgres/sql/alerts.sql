@@ -115,3 +115,21 @@ select case split_part(w.room, ':', 1)
   left join sendonce_breakers b on b.room = w.room
  group by 1
  order by 1;
+
+-- name: channel_rooms
+-- What waits for workers that serve it, and since when the first of it does. One step down the index for each room; in
+-- every collation these names stand together.
+with recursive r(name) as (
+  (select d.parked_on from sendonce_deliveries d where d.parked_on > 'channel:' order by d.parked_on limit 1)
+  union all
+  select (select d.parked_on from sendonce_deliveries d where d.parked_on > r.name order by d.parked_on limit 1)
+    from r
+   where r.name like 'channel:%'
+)
+select r.name,
+       (select count(*) from (
+         select 1 from sendonce_deliveries d where d.parked_on = r.name order by d.id limit :cap) w),
+       (select d.updated_at from sendonce_deliveries d where d.parked_on = r.name order by d.id limit 1)
+  from r
+ where r.name like 'channel:%'
+ limit 1000;

@@ -110,3 +110,23 @@ select case substr(w.room, 1, instr(w.room, ':') - 1)
   left join sendonce_breakers b on b.room = w.room
  group by cause
  order by cause;
+
+-- name: channel_rooms
+-- What waits for workers that serve it, and since when the first of it does. One step down the index for each room.
+with recursive r(name) as (
+  select min(parked_on) from sendonce_deliveries indexed by sendonce_deliveries_parked where parked_on > 'channel:'
+  union all
+  select (select min(d.parked_on) from sendonce_deliveries d indexed by sendonce_deliveries_parked
+           where d.parked_on > r.name)
+    from r
+   where r.name like 'channel:%'
+)
+select r.name,
+       (select count(*) from (
+         select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked
+          where d.parked_on = r.name order by d.id limit :cap)),
+       (select d.updated_at from sendonce_deliveries d indexed by sendonce_deliveries_parked
+         where d.parked_on = r.name order by d.id limit 1)
+  from r
+ where r.name like 'channel:%'
+ limit 1000;
