@@ -106,7 +106,9 @@ def _latest(promise: Promise, figures: Mapping[str, Figures]) -> str:
 def _summary(name: str, run: Figures) -> str:
     counted = _listed(run, ("events", "examples", "crashes", "worker_kills"))
     ended = f"; lost {_cell(run['lost'])}, doubled {_cell(run['doubled'])}" if "lost" in run else ""
-    return f"{name}, {run['date']}: {counted}{ended}"
+    back = run.get("after_30_s_longest")
+    recovered = f"after 30 s of outage at most {_cell(back)} s" if back is not None else ""
+    return f"{name}, {run['date']}: {counted}{ended}{recovered}"
 
 
 def _cell(value: int | float | str | None) -> str:

@@ -174,6 +174,24 @@ PROMISED: tuple[Promise, ...] = (
         ("engine/test_fairness.py::test_a_destination_that_never_answers_does_not_hold_up_the_others",),
     ),
     Promise(
+        "A receiver that was away for half a minute gets its messages again within 15 s, and one that answers a share"
+        " of all requests is never left alone for longer than the first pause or half of the outage so far",
+        "with the default settings; it fails at once and does not hang; something waits for it",
+        (
+            "domain/test_breakers.py::test_the_pause_grows_only_by_a_probe_that_failed",
+            "domain/test_breakers.py::test_nobody_is_left_alone_for_longer_than_half_of_the_outage_or_the_first_pause",
+            "domain/test_breakers.py::test_what_was_let_out_before_it_last_changed_changes_nothing",
+            "simulation/test_outages.py::test_after_half_a_minute_of_outage_the_flow_is_back_within_fifteen_seconds",
+            "simulation/test_outages.py::test_who_answers_seven_of_ten_keeps_its_flow",
+        ),
+        runs=("recovery",),
+    ),
+    Promise(
+        "What one tenant's recipients do to its messages stops nobody else's, also over a channel that all share",
+        "the channel says whose fault it is, or says nothing",
+        ("engine/test_partial_outages.py::test_one_tenants_bad_recipients_stop_nobody_elses_messages",),
+    ),
+    Promise(
         "A database that is away, restarted, full or locked costs nothing: workers say so, wait, and go on",
         "PostgreSQL and SQLite; a database that loses what it has committed is not covered",
         (

@@ -1,7 +1,11 @@
 """Receivers that are away, or answer now and then: they get their share, and are found again soon."""
 
+import re
+
 import pytest
 
+from tests.guarantees.figures import latest
+from tests.processes import ROOT
 from tests.simulation.outages import A_SECOND, CHANNEL, HOST, recovery, watch
 
 FIRST_PAUSE = 10.0
@@ -46,3 +50,13 @@ def test_whoever_answers_a_small_share_is_never_left_alone_for_longer_than_the_p
 
     assert seen.longest_silence <= max(FIRST_PAUSE, 120.0 / 2) + LOOK
     assert seen.taken
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    figures = latest()["recovery"]
+    page = (ROOT / "docs/fairness.md").read_text("utf-8")
+
+    rows = re.findall(r"^\| (\d+) s \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    measured = [(n, str(figures[f"after_{n}_s"]), str(figures[f"after_{n}_s_longest"])) for n in ("5", "30", "120")]
+    assert rows == measured
+    assert float(str(figures["after_30_s_longest"])) <= 15.0

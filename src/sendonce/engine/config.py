@@ -14,9 +14,10 @@ class WorkerConfig:
     """`concurrency` sends at once; nothing is leased beyond that, and one destination or host gets a part of them.
 
     A destination that fails `breaker_after` times in a row is left alone for `breaker_pause`, then probed, and left
-    alone for twice as long each time that fails. A database that has a name is worked on only as its `instance`; in the
-    file `state` a worker remembers the newest claim it has seen committed. `until_idle` ends when nothing is left to
-    do; with `once` also when what is left needs time to pass, or is another worker's.
+    alone for longer each time that fails, up to a third of the outage and `breaker_longest`. A database that has a name
+    is worked on only as its `instance`; in the file `state` a worker remembers the newest claim it has seen committed.
+    `until_idle` ends when nothing is left to do; with `once` also when what is left needs time to pass, or is another
+    worker's.
     """
 
     concurrency: int = 100

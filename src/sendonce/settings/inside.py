@@ -71,7 +71,7 @@ INSIDE = (
     _worker(
         "breaker_pause",
         kinds.DURATION,
-        "How long it is left alone until the first probe; twice as long each time a probe fails.",
+        "How long it is left alone until the first probe; for longer when probes fail, up to a third of the outage.",
         option="--breaker-pause",
     ),
     _worker(

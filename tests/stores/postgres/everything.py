@@ -154,6 +154,7 @@ async def hold_back(store: PostgresStore) -> None:
     await store.trip(name, pause=timedelta(microseconds=1), code=None)
     assert (await store.start(WORKER, 50, HOLD, limits)).parked
     assert (await store.start_waiting(WORKER, {"subscription:1": 50}, HOLD, limits)).parked
+    await store.start_waiting(WORKER, {"subscription:1": 1}, HOLD, limits, probes={"subscription:1": 0.5})
     while (out := await store.let_out(name, 8, HOLD)).amount:
         await store.give_back(name, out.turn, 1)
         out = await store.let_out(name, 8, HOLD)
