@@ -59,6 +59,10 @@ update sendonce_attempts set lease_id = %(theirs)s where delivery_id = any(%(ids
 """
 
 
+# What only a database with a server can answer.
+_OF_SERVERS = ("server",)
+
+
 class Difference(AssertionError):
     """The two databases do not say the same."""
 
@@ -107,6 +111,8 @@ class Follower:
 
     def follow(self, call: Call) -> None:
         """Ask the same, and compare the answers."""
+        if call.name in _OF_SERVERS:
+            return
         begin = {
             "now": moment(call.now).isoformat(),
             "sequences": list(self._sequences.values()),

@@ -16,7 +16,7 @@ US, S, D = timedelta(microseconds=1), timedelta(seconds=1), timedelta(days=1)
 POLICY = Policy(max_attempts=3, first_delay=10 * S, longest_delay=100 * S, jitter=0.3, doubt_wait=30 * S)
 HOLD = 60 * S
 PAUSES = Pauses(first=S, longest=60 * S)
-SCHEMES = ("null", "deaf", "asked")
+SCHEMES = ("null", "deaf", "asked", "https", "mailto")
 URLS = ("null:a", "deaf:b", "asked:c", "https://one.example/in", "https://one.example/out", "https://two.example:8443/")
 MAIL = Email("ada@example.com", subject="hello", text="there")
 TENANTS = ("", "acme", "ünï")
@@ -29,6 +29,7 @@ maybe = st.none() | texts
 places, few = st.integers(0, 50), st.integers(0, 2)
 ids = st.integers(-1, 12) | st.just(2**62)
 spans = st.sampled_from([0 * S, US, S, 10 * S, 30 * S, 60 * S, 61 * S, 3600 * S, 40 * D, 100 * D])
+names = st.lists(st.sampled_from(SCHEMES), min_size=1, unique=True)
 who = st.fixed_dictionaries({"operator": texts, "reason": texts})
 who_perhaps = st.fixed_dictionaries({"operator": texts, "reason": maybe})
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
