@@ -1,0 +1,1 @@
+"""Tests that run on the lowest versions that an installation may have."""
