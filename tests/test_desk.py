@@ -198,7 +198,8 @@ async def test_a_subscription_is_changed_tested_and_gets_a_new_secret(
     assert (default.types, default.policy) == (("memo.*",), None)
     assert (delivery.subscription_id, delivery.type, delivery.tenant) == (subscription_id, "sendonce.test", "acme")
     assert secret != added.secret
-    assert len(await store.secrets_of([subscription_id])) == 2
+    [found] = await store.secrets_of([subscription_id])
+    assert len(found.secrets) == 2
 
 
 @pytest.mark.parametrize(

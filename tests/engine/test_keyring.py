@@ -10,13 +10,13 @@ from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.engine import keyring as keyring_module
-from sendonce.engine.attempting import Attempting
+from sendonce.engine.attempting import Attempted, Attempting
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.operations.secrets import Secrets
-from sendonce.sealing import Sealer, new_key
+from sendonce.sealing import Sealer, Use, new_key
 from sendonce.stores.ports import Store
-from sendonce.stores.records import SecretRow
+from sendonce.stores.records import SubscriptionSecrets
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Told, serving
 from tests.stores.databases import Database, SqliteDatabase
@@ -35,7 +35,7 @@ class Counting:
         self.errors: list[Exception] = []
         self.gate: asyncio.Event | None = None
 
-    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SubscriptionSecrets]:
         self.reads.append(list(subscription_ids))
         if self.gate is not None:
             await self.gate.wait()
@@ -79,9 +79,8 @@ async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(databas
     subscription_id = await subscribe(store, Secrets(signing=SECRET))
     keyring, second = SubscriptionKeyring(store, SEALER, seconds=0), new_secret()
 
-    await store.rotate_secret(
-        subscription_id, SEALER.seal(second.encode()), overlap=timedelta(hours=1), operator="ada", reason=None
-    )
+    stored = SEALER.seal(second.encode(), Use(subscription_id, "signing"))
+    await store.rotate_secret(subscription_id, stored, overlap=timedelta(hours=1), operator="ada", reason=None)
     overlapping = await keyring.of(subscription_id)
     database.advance(timedelta(hours=1, seconds=1))
     afterwards = await keyring.of(subscription_id)
@@ -205,6 +204,85 @@ async def test_nothing_is_sent_unsigned_because_a_secret_could_not_be_read(sqlit
     assert isinstance(refused.outcome, Deferred)
     assert sent_before == []
     assert sent.outcome == Delivered("n-1")
+
+
+KINDS = {"signing": SECRET, "bearer": "token", "headers": '{"X-Key": "1"}', "certificate": "PEM"}
+COPY = (
+    "insert into sendonce_subscription_secrets (subscription_id, created_at, kind, secret)"
+    " select ?, created_at, ?, secret from sendonce_subscription_secrets where subscription_id = ? and kind = ?"
+)
+
+
+async def attempted(store: Store, subscription_id: int) -> tuple[Attempted, Told]:
+    """One attempt for it by a worker that has the key, and the channel it went through."""
+    channel = Told(Delivered("n-1"))
+    claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
+    attempting = Attempting(serving(channel), "here", SubscriptionKeyring(store, SEALER))
+    return await attempting.attempt(claim, QUICK, lambda _: 5.0), channel
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_row_copied_to_another_subscription_is_no_secret_of_that_one(
+    database: Database, store: Store, kind: str
+) -> None:
+    theirs = await subscribe(store, Secrets(signing=SECRET, bearer="token", headers={"X-Key": "1"}, certificate="PEM"))
+    mine = await subscribe(store, Secrets())
+    database.execute(COPY, mine, kind, theirs, kind)
+
+    done, channel = await attempted(store, mine)
+
+    assert isinstance(done.outcome, Deferred)
+    assert done.outcome.code == "our_credentials"
+    assert "stored for another subscription" in done.outcome.message
+    assert channel.sent == []
+
+
+@pytest.mark.parametrize(("kind", "copied"), [(kind, other) for kind in KINDS for other in KINDS if other != kind])
+async def test_a_row_copied_to_another_kind_is_no_secret_of_that_kind(
+    database: Database, store: Store, kind: str, copied: str
+) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", types=["*"], destination="https://example.com/hook", policy=None, description=None, operator="ada",
+        secrets=lambda id: {copied: SEALER.seal(KINDS[copied].encode(), Use(id, copied))},
+    )  # fmt: skip
+    database.execute(COPY, subscription_id, kind, subscription_id, copied)
+
+    done, channel = await attempted(store, subscription_id)
+
+    assert isinstance(done.outcome, Deferred)
+    assert "another use" in done.outcome.message
+    assert channel.sent == []
+
+
+@pytest.mark.parametrize("sealer", [Sealer(), SEALER], ids=["plain", "sealed"])
+@pytest.mark.parametrize("way", ["deleted", "expired"])
+async def test_what_was_signed_once_waits_when_there_is_nothing_to_sign_with(
+    database: Database, store: Store, way: str, sealer: Sealer
+) -> None:
+    subscription_id = await subscribe(store, Secrets(signing=SECRET, bearer="token"), sealer)
+    if way == "deleted":
+        database.execute("delete from sendonce_subscription_secrets where kind = 'signing'")
+    else:
+        database.execute("update sendonce_subscription_secrets set expires_at = created_at where kind = 'signing'")
+
+    done, channel = await attempted(store, subscription_id)
+    stored = sealer.seal(new_secret().encode(), Use(subscription_id, "signing"))
+    await store.rotate_secret(subscription_id, stored, overlap=timedelta(0), operator="ada", reason="lost")
+    again, _ = await attempted(store, subscription_id)
+
+    assert isinstance(done.outcome, Deferred)
+    assert done.outcome.code == "our_credentials"
+    assert "sendonce subscriptions rotate-secret" in done.outcome.message
+    assert channel.sent == []
+    assert again.outcome == Delivered("n-1")
+
+
+async def test_what_was_never_signed_needs_no_secret(store: Store) -> None:
+    subscription_id = await subscribe(store, Secrets(bearer="token"))
+
+    done, _ = await attempted(store, subscription_id)
+
+    assert done.outcome == Delivered("n-1")
 
 
 async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

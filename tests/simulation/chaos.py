@@ -35,7 +35,7 @@ async def _prepare(scene: Scene) -> None:
     for place, (rate, policy) in enumerate([(None, None), (8.0, '{"if_unsure": "hold", "max_attempts": 4}')]):
         added = await store.add_subscription(
             tenant="", types=["memo.*"], destination=HOOKS[place], policy=policy, description=None, operator="ada",
-            rate=rate, secrets={"signing": b"plain:whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"},
+            rate=rate, secrets=lambda _: {"signing": b"plain:whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"},
         )  # fmt: skip
         scene.subscriptions.append(added)
     for _ in range(scene.profile.nodes):

@@ -67,7 +67,7 @@ async def act_on_deliveries(database: Database, store: Store) -> dict[str, str]:
 async def act_on_subscriptions(store: Store) -> dict[str, str]:
     added = await store.add_subscription(
         tenant="", types=["x"], destination="null:x", policy=None, description=None, operator=WHO,
-        secrets={"signing": b"secret-1"},
+        secrets=lambda _: {"signing": b"secret-1"},
     )  # fmt: skip
     await store.rotate_secret(added, b"secret-2", overlap=timedelta(0), operator=WHO, reason="r-rotate")
     await store.set_subscription_rate(added, 5.0, operator=WHO, reason="r-rate")
@@ -76,7 +76,7 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
     await store.add_test(added, new_event("x.test", {}, key="test"), operator=WHO)
     for state in ("paused", "active", "removed"):
         await store.set_subscription_state(added, state, operator=WHO, reason=f"r-{state}")
-    await store.reseal(lambda secret: b"sealed:" + secret, operator=WHO)
+    await store.reseal(lambda _, __, secret: b"sealed:2:" + secret, operator=WHO)
     named = f"subscription {added}"
     return {
         "r-rotate": named,

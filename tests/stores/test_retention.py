@@ -318,7 +318,7 @@ async def test_old_workers_operations_and_ended_secrets_are_dropped(database: Da
     worker_id = await store.register("host:1", "1.0", 10)
     subscription_id = await store.add_subscription(
         tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada",
-        secrets={"signing": b"old"},
+        secrets=lambda _: {"signing": b"old"},
     )  # fmt: skip
     await store.rotate_secret(subscription_id, b"new", overlap=timedelta(minutes=1), operator="ada", reason=None)
     assert await store.drop_rest(limit=10, workers=DAY, operations=None) == 0

@@ -3,14 +3,19 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
+import psycopg
 import pytest
+from cryptography.fernet import Fernet
 
 from sendonce.errors import NotAllowed, NotFound, SendonceError
-from sendonce.sealing import Sealer, new_key
+from sendonce.operations.secrets import reseal
+from sendonce.sealing import Sealer, Use, new_key
 from sendonce.stores.ports import Store
-from tests.stores.databases import Database, SqliteDatabase
+from sendonce.stores.records import SecretRow
+from tests.stores.databases import REFUSED, Database, PostgresDatabase, SqliteDatabase
 
 H = timedelta(hours=1)
+USE = Use(1, "signing")
 SECRETS = {"signing": b"first", "bearer": b"token", "headers": b'{"X-Key": "1"}', "certificate": b"PEM"}
 
 
@@ -22,12 +27,17 @@ async def subscribe(store: Store, **changes: bytes) -> int:
         policy=None,
         description=None,
         operator="ada",
-        secrets=changes or {"signing": b"first"},
+        secrets=lambda _: changes or {"signing": b"first"},
     )
 
 
 async def signing(store: Store, subscription_id: int) -> list[bytes]:
-    return [row.secret for row in await store.secrets_of([subscription_id])]
+    return [row.secret for row in await rows_of(store, subscription_id)]
+
+
+async def rows_of(store: Store, subscription_id: int) -> tuple[SecretRow, ...]:
+    [found] = await store.secrets_of([subscription_id])
+    return found.secrets
 
 
 async def rotate(store: Store, subscription_id: int, secret: bytes, overlap: timedelta = H) -> None:
@@ -54,7 +64,7 @@ async def test_secrets_are_kept_by_kind_and_read_newest_first(database: Database
     subscription_id = await subscribe(store, **SECRETS)
     await subscribe(store, signing=b"of another one")
 
-    rows = await store.secrets_of([subscription_id])
+    rows = await rows_of(store, subscription_id)
 
     assert [(row.kind, row.secret) for row in rows] == list(reversed(SECRETS.items()))
     assert [row.id for row in rows] == sorted((row.id for row in rows), reverse=True)
@@ -67,7 +77,7 @@ async def test_a_subscription_without_secrets_has_none(store: Store) -> None:
         tenant="", types=["*"], destination="null:a", policy=None, description=None, operator="ada"
     )
 
-    assert await store.secrets_of([subscription_id]) == []
+    assert await rows_of(store, subscription_id) == ()
     assert await store.kept_secrets(subscription_id) == []
 
 
@@ -165,18 +175,18 @@ async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Dat
     sealer, secret = Sealer([new_key()]), b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     plain = await subscribe(store, signing=b"a plain one, to be found")
 
-    subscription_id = await subscribe(store, signing=sealer.seal(secret))
+    subscription_id = await subscribe(store, signing=sealer.seal(secret, USE))
 
     stored = everything_stored(database, ["subscriptions", "subscription_secrets", "operations"])
     assert b"a plain one, to be found" in stored, plain
     assert secret not in stored
     assert secret.hex().encode() not in stored
-    assert [sealer.open(each) for each in await signing(store, subscription_id)] == [secret]
+    assert [sealer.open(each, USE) for each in await signing(store, subscription_id)] == [secret]
 
 
 async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Database, store: Store) -> None:
     """Somebody has forgotten the key: nothing is written, and the sentence says what to do."""
-    sealed, plain = Sealer([new_key()]).seal(b"whsec_first"), Sealer().seal(b"whsec_second")
+    sealed, plain = Sealer([new_key()]).seal(b"whsec_first", USE), Sealer().seal(b"whsec_second", USE)
     subscription_id = await subscribe(store, signing=sealed)
 
     with pytest.raises(NotAllowed, match="SENDONCE_SECRET_KEYS"):
@@ -191,24 +201,77 @@ async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Databa
 async def test_sealing_anew_leaves_nothing_that_the_old_key_or_no_key_opens(database: Database, store: Store) -> None:
     old, new = new_key(), new_key()
     both = Sealer([new, old])
-    first = await subscribe(store, signing=Sealer().seal(b"was plain for long"), bearer=Sealer([old]).seal(b"token"))
-    second = await subscribe(store, signing=Sealer([old]).seal(b"second"))
+    unbound = b"sealed:" + Fernet(old).encrypt(b"token")
+    first = await subscribe(store, signing=Sealer().seal(b"was plain for long", USE), bearer=unbound)
+    second = await subscribe(store, signing=b"sealed:" + Fernet(old).encrypt(b"second"))
 
-    acted = await store.reseal(lambda stored: both.seal(both.open(stored)), operator="ada")
+    assert await reseal(store, both, operator="ada") == 3
+    assert await reseal(store, both, operator="ada") == 3
 
-    opened = [Sealer([new]).open(each) for each in await signing(store, first) + await signing(store, second)]
+    rows = [*await rows_of(store, first), *await rows_of(store, second)]
+    opened = [Sealer([new]).open(row.secret, Use(row.subscription_id, row.kind)) for row in rows]
     assert opened == [b"token", b"was plain for long", b"second"]
-    assert len(acted.ids) == 3
+    assert all(row.secret.startswith(b"sealed:2:") for row in rows)
     assert [database.rows("operations")[-1][name] for name in ("kind", "affected")] == ["reseal", 3]
     await database.close()
     assert b"was plain for long" not in everything_stored(database, ["subscription_secrets"])
+
+
+async def test_where_all_say_what_they_are_of_none_is_stored_that_does_not(database: Database, store: Store) -> None:
+    """A secret of the time before, from a backup, would open for any subscription."""
+    key = new_key()
+    unbound = b"sealed:" + Fernet(key).encrypt(b"whsec_old")
+    subscription_id = await subscribe(store, signing=unbound)
+    await subscribe(store, signing=unbound)
+
+    await reseal(store, Sealer([key]), operator="ada")
+    before = in_table(database)
+    for work in (rotate(store, subscription_id, unbound), subscribe(store, bearer=unbound)):
+        with pytest.raises(NotAllowed, match=r"bound to what they are of: store them with a newer sendonce"):
+            await work
+    with pytest.raises(REFUSED, match="bound to what they are of"):
+        database.execute("update sendonce_subscription_secrets set secret = ?", unbound)
+
+    assert in_table(database) == before
+    await rotate(store, subscription_id, Sealer([key]).seal(b"whsec_new", USE))
+
+
+OTHER_SECRET = {"id": "id + 100", "subscription_id": "2", "kind": "'bearer'", "created_at": "created_at + {hour}"}
+
+
+@pytest.mark.parametrize("column", OTHER_SECRET)
+async def test_a_secret_stays_that_of_its_subscription_and_kind(database: Database, store: Store, column: str) -> None:
+    await subscribe(store)
+    await subscribe(store)
+    hour = "3600000000" if isinstance(database, SqliteDatabase) else "interval '1 hour'"
+
+    with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways)):
+        database.execute(
+            f"update sendonce_subscription_secrets set {column} = {OTHER_SECRET[column].format(hour=hour)} where id = 1"
+        )
+
+
+async def test_signed_is_a_property_of_the_subscription_and_stays(database: Database, store: Store) -> None:
+    signed, never = await subscribe(store), await subscribe(store, bearer=b"token")
+    later = await subscribe(store, bearer=b"token")
+    await rotate(store, later, b"second")
+    database.execute("delete from sendonce_subscription_secrets")
+
+    assert {each.subscription_id: each.is_signed for each in await store.secrets_of([signed, never, later])} == {
+        signed: True,
+        never: False,
+        later: True,
+    }
+    for value in ("null", "false" if isinstance(database, PostgresDatabase) else "0"):
+        with pytest.raises(REFUSED, match="signed_subscriptions_stay_signed"):
+            database.execute(f"update sendonce_subscriptions set is_signed = {value}")
 
 
 async def test_sealing_anew_is_all_or_nothing(database: Database, store: Store) -> None:
     await subscribe(store, signing=b"first")
     await subscribe(store, signing=b"second")
 
-    def seal(stored: bytes) -> bytes:
+    def seal(subscription_id: int, kind: str, stored: bytes) -> bytes:
         if stored == b"second":
             raise SendonceError("this one cannot be opened")
         return b"sealed"
@@ -228,7 +291,7 @@ async def test_many_are_sealed_anew_in_steps(database: Database, store: Store) -
         created = database.rows("subscription_secrets")[0]["created_at"]
         connection.cursor().executemany(sql, [(subscription_id, created, "bearer", b"first")] * 1500)
 
-    acted = await store.reseal(lambda stored: stored + b"!", operator="ada")
+    acted = await store.reseal(lambda _, __, stored: stored + b"!", operator="ada")
 
     assert len(set(acted.ids)) == 1501
     assert set(in_table(database)) == {b"first!"}

@@ -87,6 +87,18 @@ UNREADABLE = Deferred(
     timedelta(minutes=1),
     fault=_OURS,
 )
+MISPLACED = Deferred(
+    "our_credentials",
+    "its secret was stored for another subscription or another use; delete it and enter the right one",
+    timedelta(minutes=1),
+    fault=_OURS,
+)
+UNSIGNED = Deferred(
+    "our_credentials",
+    "it is to be signed and has no secret to sign with; enter one with: sendonce subscriptions rotate-secret",
+    timedelta(minutes=1),
+    fault=_OURS,
+)
 REMOVED = Refused("subscription_removed", "the subscription was removed", fault=_OURS)
 GONE = Refused("content_gone", "its content was erased before it could be sent", fault=_OURS)
 LIMIT_REACHED = Failed("limit_reached", "as many attempts as the limit now allows were made before", fault=_OURS)
@@ -192,6 +204,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("this worker has no channel for it", NO_CHANNEL),
         Row("the database is too busy to read its secret", NO_SECRET),
         Row("its secret cannot be read", UNREADABLE),
+        Row("its secret is that of another subscription or kind", MISPLACED),
+        Row("it was signed before, and there is no secret to sign with", UNSIGNED),
         Row("its subscription was removed", REMOVED),
         Row("its content was erased", GONE),
         Row("the limit was lowered: as many attempts were made before", LIMIT_REACHED),

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of
-from sendonce.domain.answers import NO_SECRET, UNREADABLE
+from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy
-from sendonce.sealing import Sealer
+from sendonce.sealing import Misplaced, Sealer, Use
 from sendonce.stores.ports import SecretStore
-from sendonce.stores.records import SecretRow
+from sendonce.stores.records import SubscriptionSecrets
 
 LARGEST = 10_000
 AT_ONCE = 1000
@@ -64,23 +64,22 @@ class SubscriptionKeyring:
                 if not answer.done():
                     answer.set_result(credentials)
 
-    async def _found(self, ids: Sequence[int]) -> dict[int, list[SecretRow]] | Deferred:
+    async def _found(self, ids: Sequence[int]) -> dict[int, SubscriptionSecrets] | Deferred:
         try:
-            rows = await self._store.secrets_of(ids)
+            found = await self._store.secrets_of(ids)
         except StoreBusy:
             return NO_SECRET
         except Exception:  # whatever it is, those who wait are answered: nothing goes out unsigned, and nobody hangs
             return UNREADABLE
-        found: dict[int, list[SecretRow]] = {each: [] for each in ids}
-        for row in rows:
-            found[row.subscription_id].append(row)
-        return found
+        return {each.subscription_id: each for each in found}
 
-    def _opened(self, found: dict[int, list[SecretRow]] | Deferred, subscription_id: int) -> Credentials | Deferred:
+    def _opened(self, found: dict[int, SubscriptionSecrets] | Deferred, subscription_id: int) -> Credentials | Deferred:
         if isinstance(found, Deferred):
             return found
         try:
             return _credentials(found[subscription_id], self._sealer)
+        except Misplaced:
+            return MISPLACED
         except Exception:  # somebody wrote it past us
             return UNREADABLE
 
@@ -91,16 +90,18 @@ class SubscriptionKeyring:
         self._kept[subscription_id] = _Kept(time.monotonic() + self._seconds, credentials)
 
 
-def _credentials(rows: Sequence[SecretRow], sealer: Sealer) -> Credentials:
+def _credentials(found: SubscriptionSecrets, sealer: Sealer) -> Credentials | Deferred:
     """What the rows hold, newest first: of every kind but the signing ones only the newest counts."""
     signing: list[bytes] = []
     others: dict[str, str] = {}
-    for row in rows:
-        text = sealer.open(row.secret).decode()
+    for row in found.secrets:
+        text = sealer.open(row.secret, Use(row.subscription_id, row.kind)).decode()
         if row.kind == "signing":
             signing.append(key_of(text))
         else:
             others.setdefault(row.kind, text)
+    if found.is_signed and not signing:
+        return UNSIGNED
     return Credentials(
         signing=tuple(signing),
         bearer=others.get("bearer"),

@@ -11,8 +11,8 @@ from sendonce.channels.signing import key_of
 from sendonce.errors import ConfigError
 from sendonce.operations.desk import Desk
 from sendonce.operations.subscriptions import standing
-from sendonce.sealing import VARIABLE, Sealer
-from sendonce.stores.ports import SealStore
+from sendonce.sealing import VARIABLE, Sealer, Use
+from sendonce.stores.ports import Sealing, SealStore
 from sendonce.stores.records import SubscriptionRow
 
 LONGEST_OVERLAP = timedelta(days=30)
@@ -30,15 +30,16 @@ class Secrets:
     headers: Mapping[str, str] = field(default_factory=dict)
     certificate: str | None = None
 
-    def sealed(self, sealer: Sealer) -> dict[str, bytes]:
-        """By kind, as they are stored."""
+    def sealed(self, sealer: Sealer) -> Sealing:
+        """By kind, as they are stored for the subscription whose id it is told."""
         texts = {
             "signing": self.signing,
             "bearer": self.bearer,
             "headers": json.dumps(dict(self.headers), sort_keys=True) if self.headers else None,
             "certificate": self.certificate,
         }
-        return {kind: sealer.seal(text.encode()) for kind, text in texts.items() if text is not None}
+        given = {kind: text.encode() for kind, text in texts.items() if text is not None}
+        return lambda id: {kind: sealer.seal(text, Use(id, kind)) for kind, text in given.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,20 @@ async def rotate(
         raise ConfigError(f"an overlap is between zero and {LONGEST_OVERLAP.days} days long")
     found = await standing(desk, subscription_id)
     is_replacement = any(each.kind == "signing" for each in await desk.kept_secrets(subscription_id))
-    stored = sealer.seal(check_signing(secret).encode())
+    stored = sealer.seal(check_signing(secret).encode(), Use(subscription_id, "signing"))
     await desk.rotate_secret(subscription_id, stored, overlap=overlap, operator=operator, reason=reason)
     return Rotated(found, is_replacement)
 
 
 async def reseal(store: SealStore, sealer: Sealer, *, operator: str) -> int:
-    """Encrypt every stored secret with the first key, also those that were plain until now; how many there were."""
+    """Encrypt every stored secret with the first key, for what it is of alone, also those that were plain or opened for
+    any use until now; how many there were."""
     if not sealer.has_keys:
         raise ConfigError(f"set {VARIABLE} first; a key is made by: sendonce new-key")
-    acted = await store.reseal(lambda stored: sealer.seal(sealer.open(stored)), operator=operator)
+
+    def seal(subscription_id: int, kind: str, stored: bytes) -> bytes:
+        use = Use(subscription_id, kind)
+        return sealer.seal(sealer.open(stored, use), use)
+
+    acted = await store.reseal(seal, operator=operator)
     return len(acted.ids)

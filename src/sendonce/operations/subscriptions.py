@@ -12,6 +12,7 @@ from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.operations.desk import Desk
+from sendonce.stores.ports import Sealing
 from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import ROOMS_SHOWN, DeliveryRow, KeptSecret, SubscriptionRow
 
@@ -88,12 +89,10 @@ def check_policy(policy: str) -> str:
     return json.dumps(json.loads(policy or "{}"), sort_keys=True)
 
 
-async def add(
-    desk: Desk, wanted: NewSubscription, *, operator: str, secrets: Mapping[str, bytes] | None = None
-) -> SubscriptionRow:
+async def add(desk: Desk, wanted: NewSubscription, *, operator: str, secrets: Sealing | None = None) -> SubscriptionRow:
     """Enter a subscription: every matching event recorded from now on gets a delivery to it.
 
-    `secrets` are as they are stored: see `Secrets.sealed`.
+    `secrets`: see `Secrets.sealed`.
     """
     subscription_id = await desk.add_subscription(
         tenant=wanted.tenant,

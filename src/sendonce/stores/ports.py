@@ -7,7 +7,7 @@ the same call may then be made again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sendonce.domain.attempts import NO_FENCE, Fence, Lease, Refusal, Report, Result, Verdict, Witness
 from sendonce.domain.breakers import Answers, LetOut, Pauses
@@ -23,10 +23,15 @@ from sendonce.stores.records import (
     LossRow,
     Readings,
     Room,
-    SecretRow,
+    SubscriptionSecrets,
 )
 from sendonce.stores.upkeep import ErasureStore, RetentionStore
 from sendonce.stores.verifying import VerifyStore
+
+# Secrets by kind as they are stored, for the subscription with this id.
+Sealing: TypeAlias = Callable[[int], Mapping[str, bytes]]
+# A secret as it is to be stored, from its subscription, its kind and how it was stored.
+Reseal: TypeAlias = Callable[[int, str, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +189,8 @@ class RoomStore(Protocol):
 class SecretStore(Protocol):
     """What a sender reads to sign with."""
 
-    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
-        """Those of each subscription that have not expired, newest first; as they are stored."""
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SubscriptionSecrets]:
+        """Of each of these: what has not expired, newest first, as it is stored; and whether it is signed."""
         ...
 
     async def disable_subscription(self, subscription_id: int, *, reason: str) -> bool:
@@ -197,8 +202,9 @@ class SecretStore(Protocol):
 class SealStore(Protocol):
     """What it takes to change the key under which secrets are stored. Needs the right to read them."""
 
-    async def reseal(self, seal: Callable[[bytes], bytes], *, operator: str) -> Acted:
-        """Store every secret as `seal` returns it, all or none; the ids of the secrets."""
+    async def reseal(self, seal: Reseal, *, operator: str) -> Acted:
+        """Store every secret as `seal` returns it, all or none; the ids of the secrets. From then on none can be stored
+        that is sealed the old way, for any use."""
         ...
 
 
@@ -360,9 +366,9 @@ class OperatorStore(Protocol):
         description: str | None,
         operator: str,
         rate: float | None = None,
-        secrets: Mapping[str, bytes] | None = None,
+        secrets: Sealing | None = None,
     ) -> int:
-        """Enter a subscription with its secrets by kind (as they are to be stored); its id."""
+        """Enter a subscription with its secrets by kind (as they are to be stored, told its id); its id."""
         ...
 
     async def rotate_secret(

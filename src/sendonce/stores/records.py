@@ -181,6 +181,15 @@ class SecretRow:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SubscriptionSecrets:
+    """What one subscription has, newest first. `is_signed`: it had a signing secret, so nothing goes out without."""
+
+    subscription_id: int
+    is_signed: bool
+    secrets: tuple[SecretRow, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSecret:
     """That a subscription has a secret, since when, and until when; never the secret."""

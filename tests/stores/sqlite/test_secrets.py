@@ -20,12 +20,12 @@ async def subscribe(store: SqliteStore) -> None:
         policy=None,
         description=None,
         operator="ada",
-        secrets={"signing": SECRET},
+        secrets=lambda _: {"signing": SECRET},
     )
 
 
 async def reseal(store: SqliteStore) -> None:
-    await store.reseal(lambda stored: os.urandom(3 * len(stored)), operator="ada")
+    await store.reseal(lambda _, __, stored: os.urandom(3 * len(stored)), operator="ada")
 
 
 async def rotate(store: SqliteStore) -> None:

@@ -1,10 +1,11 @@
 """What a person may do: open generations, discard, stop and resume, subscriptions. Each is one transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.letters import check_all_closed
+from sendonce.stores.ports import Sealing
 from sendonce.stores.postgres.correcting import check_not_corrected
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
@@ -67,7 +68,7 @@ class Operating(Lanes):
         description: str | None,
         operator: str,
         rate: float | None = None,
-        secrets: Mapping[str, bytes] | None = None,
+        secrets: Sealing | None = None,
     ) -> int:
         """See OperatorStore."""
         async with self.people.transaction() as connection:
@@ -81,7 +82,8 @@ class Operating(Lanes):
             subscription_id = int((await fetch(connection, "add_subscription", values))[0][0])
             named = {"tenant": tenant, "types": list(types), "subscription_id": subscription_id}
             await fetch(connection, "add_subscription_types", named)
-            await add_secrets(connection, subscription_id, secrets or {})
+            if secrets is not None:
+                await add_secrets(connection, subscription_id, secrets(subscription_id))
             await log_operation(connection, "add", operator, None, (subscription_id,), subject="subscription")
             return subscription_id
 

@@ -1,26 +1,28 @@
 """Subscriptions' secrets: read to sign with, rotated, sealed anew; and a receiver that is gone for good."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotFound
+from sendonce.stores.ports import Reseal
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
-from sendonce.stores.records import ENGINE, Acted, KeptSecret, SecretRow
+from sendonce.stores.records import ENGINE, Acted, KeptSecret, SecretRow, SubscriptionSecrets
+from sendonce.stores.secrets import gathered
 
 WINDOW = 1000
+_COLUMNS = [each.name for each in fields(SecretRow)]
 
 
 class Secrets(Lanes):
     """On the lane of people: no claim, result or renewal waits for a secret that is being read."""
 
-    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SubscriptionSecrets]:
         """See SecretStore."""
         rows = await self.people.fetch("secrets_of", {"subscription_ids": list(subscription_ids)})
-        names = [each.name for each in fields(SecretRow)]
-        return [SecretRow(**dict(zip(names, row, strict=True))) for row in rows]
+        return gathered(rows, lambda row: SecretRow(**dict(zip(_COLUMNS, row, strict=True))))
 
     async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
         """See ReadStore."""
@@ -54,16 +56,18 @@ class Secrets(Lanes):
             ids = (subscription_id,)
             return await log_operation(connection, "rotate secret", operator, reason, ids, subject="subscription")
 
-    async def reseal(self, seal: Callable[[bytes], bytes], *, operator: str) -> Acted:
+    async def reseal(self, seal: Reseal, *, operator: str) -> Acted:
         """See SealStore."""
         async with self.people.transaction() as connection:
             sealed: list[int] = []
             window = {"after": 0, "window": WINDOW}
             while rows := await fetch(connection, "secret_window", window):
-                for id, secret in rows:
-                    await fetch(connection, "reseal_secret", {"id": id, "secret": seal(secret)})
+                for id, subscription_id, kind, secret in rows:
+                    values = {"id": id, "secret": seal(subscription_id, kind, secret)}
+                    await fetch(connection, "reseal_secret", values)
                     sealed.append(id)
                 window = {"after": sealed[-1], "window": WINDOW}
+            await fetch(connection, "bind_secrets", {})
             return await log_operation(connection, "reseal", operator, None, sealed, subject="secret")
 
 

@@ -7,6 +7,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.stores.letters import check_all_closed
+from sendonce.stores.ports import Sealing
 from sendonce.stores.records import VERBS, Acted
 from sendonce.stores.sqlite.correcting import check_not_corrected
 from sendonce.stores.sqlite.journal import log_operation
@@ -42,7 +43,7 @@ class Operating:
         description: str | None,
         operator: str,
         rate: float | None = None,
-        secrets: Mapping[str, bytes] | None = None,
+        secrets: Sealing | None = None,
     ) -> int:
         values = {
             "tenant": tenant,
@@ -51,7 +52,7 @@ class Operating:
             "rate": rate,
             "description": description,
         }
-        return await self._writer.run(_add_subscription, values, types, secrets or {}, operator)
+        return await self._writer.run(_add_subscription, values, types, secrets, operator)
 
     async def set_subscription_state(
         self, subscription_id: int, state: str, *, operator: str, reason: str | None
@@ -124,7 +125,7 @@ def _add_subscription(
     transaction: Transaction,
     values: Mapping[str, object],
     types: Sequence[str],
-    secrets: Mapping[str, bytes],
+    secrets: Sealing | None,
     operator: str,
 ) -> int:
     subscription_id = int(transaction.fetch("add_subscription", values)[0][0])
@@ -134,7 +135,8 @@ def _add_subscription(
         "subscription_id": subscription_id,
     }
     transaction.change("add_subscription_types", named)
-    add_secrets(transaction, subscription_id, secrets)
+    if secrets is not None:
+        add_secrets(transaction, subscription_id, secrets(subscription_id))
     log_operation(transaction, "add", operator, None, (subscription_id,), subject="subscription")
     return subscription_id
 

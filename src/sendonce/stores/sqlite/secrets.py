@@ -1,12 +1,14 @@
 """Subscriptions' secrets: read to sign with, rotated, sealed anew; and a receiver that is gone for good."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotFound
-from sendonce.stores.records import ENGINE, Acted, KeptSecret, SecretRow
+from sendonce.stores.ports import Reseal
+from sendonce.stores.records import ENGINE, Acted, KeptSecret, SecretRow, SubscriptionSecrets
+from sendonce.stores.secrets import gathered
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
 from sendonce.stores.sqlite.rows import record
@@ -21,10 +23,10 @@ class Secrets:
     _writer: Lane
     _reader: Lane
 
-    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SecretRow]:
+    async def secrets_of(self, subscription_ids: Sequence[int]) -> list[SubscriptionSecrets]:
         values = {"subscription_ids": json.dumps(list(subscription_ids))}
         rows = await self._reader.run(Transaction.fetch, "secrets_of", values)
-        return [record(SecretRow, row) for row in rows]
+        return gathered(rows, lambda row: record(SecretRow, row))
 
     async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
         rows = await self._reader.run(Transaction.fetch, "kept_secrets", {"subscription_id": subscription_id})
@@ -38,7 +40,7 @@ class Secrets:
     ) -> Acted:
         return await self._writer.run(_rotate, subscription_id, secret, overlap, operator, reason)
 
-    async def reseal(self, seal: Callable[[bytes], bytes], *, operator: str) -> Acted:
+    async def reseal(self, seal: Reseal, *, operator: str) -> Acted:
         return await self._writer.run(_reseal, seal, operator)
 
 
@@ -70,13 +72,14 @@ def _rotate(
     return log_operation(transaction, "rotate secret", operator, reason, (subscription_id,), subject="subscription")
 
 
-def _reseal(transaction: Transaction, seal: Callable[[bytes], bytes], operator: str) -> Acted:
+def _reseal(transaction: Transaction, seal: Reseal, operator: str) -> Acted:
     _forget_what_is_deleted(transaction)
     sealed: list[int] = []
     while rows := transaction.fetch("secret_window", {"after": sealed[-1] if sealed else 0, "window": WINDOW}):
-        for id, secret in rows:
-            transaction.change("reseal_secret", {"id": id, "secret": seal(secret)})
+        for id, subscription_id, kind, secret in rows:
+            transaction.change("reseal_secret", {"id": id, "secret": seal(subscription_id, kind, secret)})
             sealed.append(id)
+    transaction.change("bind_secrets")
     return log_operation(transaction, "reseal", operator, None, sealed, subject="secret")
 
 

@@ -298,3 +298,46 @@ begin
 end $$;
 create trigger open_contents_are_kept after update on sendonce_contents for each row
   execute function sendonce_check_content_blanked();
+
+-- Signed is a property of the subscription, from its first signing secret on: when that is gone nothing is sent unsigned.
+-- Written by the database, whatever program enters the secret; with its owner's rights, because nobody else may.
+alter table sendonce_subscriptions add column is_signed boolean;
+comment on column sendonce_subscriptions.is_signed is
+  'It had a signing secret once, so nothing goes out without one; null for no, as before it is known';
+update sendonce_subscriptions s set is_signed = true
+ where exists (select 1 from sendonce_subscription_secrets n where n.subscription_id = s.id and n.kind = 'signing');
+
+create function sendonce_mark_signed() returns trigger language plpgsql security definer as $$
+begin
+  update sendonce_subscriptions set is_signed = true where id = new.subscription_id and is_signed is not true;
+  return null;
+end $$;
+revoke execute on function sendonce_mark_signed() from public;
+create trigger signing_secrets_mark_their_subscription after insert on sendonce_subscription_secrets for each row
+  when (new.kind = 'signing') execute function sendonce_mark_signed();
+
+create trigger signed_subscriptions_stay_signed after update on sendonce_subscriptions for each row
+  when (old.is_signed is true and new.is_signed is not true) execute function sendonce_forbid();
+
+-- A secret stays that of its subscription and its kind; and where all that are encrypted say inside what they are of,
+-- none is stored that does not.
+create trigger secrets_keep_their_use after update on sendonce_subscription_secrets for each row
+  when (new.id <> old.id or new.subscription_id <> old.subscription_id or new.kind <> old.kind
+        or new.created_at <> old.created_at)
+  execute function sendonce_forbid();
+
+create function sendonce_refuse_unbound_secret() returns trigger language plpgsql as $$
+begin
+  perform 1 from sendonce_meta where name = 'secrets' and value = 'bound';
+  if found then
+    raise exception 'the secrets of this database are bound to what they are of: store them with a newer sendonce'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger secrets_stay_bound after insert on sendonce_subscription_secrets for each row
+  when (substring(new.secret from 1 for 7) = 'sealed:'::bytea and substring(new.secret from 1 for 9) <> 'sealed:2:'::bytea)
+  execute function sendonce_refuse_unbound_secret();
+create trigger resealed_secrets_stay_bound after update on sendonce_subscription_secrets for each row
+  when (substring(new.secret from 1 for 7) = 'sealed:'::bytea and substring(new.secret from 1 for 9) <> 'sealed:2:'::bytea)
+  execute function sendonce_refuse_unbound_secret();

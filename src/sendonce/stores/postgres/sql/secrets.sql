@@ -1,11 +1,13 @@
 -- name: secrets_of
-select w.id, s.id, s.kind, s.secret, s.created_at, s.expires_at
+-- A row for each that has none, too: whether it is signed is a property of the subscription.
+select coalesce(o.is_signed, false), w.id, s.id, s.kind, s.secret, s.created_at, s.expires_at
   from unnest(:subscription_ids::bigint[]) as w(id)
- cross join lateral (
+  left join lateral (select n.is_signed from sendonce_subscriptions n where n.id = w.id offset 0) o on true
+  left join lateral (
    select n.id, n.kind, n.secret, n.created_at, n.expires_at from sendonce_subscription_secrets n
     where n.subscription_id = w.id and (n.expires_at is null or n.expires_at > now())
     order by n.id desc
-    limit 100) s
+    limit 100) s on true
  order by w.id, s.id desc;
 
 -- name: kept_secrets
@@ -42,7 +44,16 @@ update sendonce_subscriptions
 returning id;
 
 -- name: secret_window
-select id, secret from sendonce_subscription_secrets where id > :after order by id limit :window for update;
+select id, subscription_id, kind, secret
+  from sendonce_subscription_secrets
+ where id > :after
+ order by id
+ limit :window
+   for update;
 
 -- name: reseal_secret
 update sendonce_subscription_secrets set secret = :secret where id = :id;
+
+-- name: bind_secrets
+-- Every secret says now what it is of: none that does not can be stored from here on.
+insert into sendonce_meta (name, value) values ('secrets', 'bound') on conflict (name) do nothing;

@@ -108,3 +108,36 @@ create trigger open_contents_are_kept before update on sendonce_contents
      where event_id = new.event_id and destination_hash = new.destination_hash and corrections = new.corrections
        and status not in ('Completed', 'DeadLettered'))
 begin select raise(abort, 'sendonce_contents: update is not allowed while a delivery is open (rule open_contents_are_kept)'); end;
+
+-- Signed is a property of the subscription, from its first signing secret on: when that is gone nothing is sent unsigned.
+-- Written by the database, whatever program enters the secret. Null for no.
+alter table sendonce_subscriptions add column is_signed integer;
+update sendonce_subscriptions set is_signed = 1
+ where exists (
+   select 1 from sendonce_subscription_secrets n
+    where n.subscription_id = sendonce_subscriptions.id and n.kind = 'signing');
+
+create trigger signing_secrets_mark_their_subscription after insert on sendonce_subscription_secrets
+  when new.kind = 'signing'
+begin update sendonce_subscriptions set is_signed = 1 where id = new.subscription_id and is_signed is not 1; end;
+
+create trigger signed_subscriptions_stay_signed before update on sendonce_subscriptions
+  when old.is_signed is 1 and new.is_signed is not 1
+begin select raise(abort, 'sendonce_subscriptions: update is not allowed on this row (rule signed_subscriptions_stay_signed)'); end;
+
+-- A secret stays that of its subscription and its kind; and where all that are encrypted ("sealed:2:") say inside what
+-- they are of, none is stored that does not.
+create trigger secrets_keep_their_use before update on sendonce_subscription_secrets
+  when new.id <> old.id or new.subscription_id <> old.subscription_id or new.kind <> old.kind
+    or new.created_at <> old.created_at
+begin select raise(abort, 'sendonce_subscription_secrets: update is not allowed on this row (rule secrets_keep_their_use)'); end;
+
+create trigger secrets_stay_bound before insert on sendonce_subscription_secrets
+  when substr(new.secret, 1, 7) = x'7365616c65643a' and substr(new.secret, 1, 9) <> x'7365616c65643a323a'
+   and exists (select 1 from sendonce_meta where name = 'secrets' and value = 'bound')
+begin select raise(abort, 'the secrets of this database are bound to what they are of: store them with a newer sendonce'); end;
+
+create trigger resealed_secrets_stay_bound before update on sendonce_subscription_secrets
+  when substr(new.secret, 1, 7) = x'7365616c65643a' and substr(new.secret, 1, 9) <> x'7365616c65643a323a'
+   and exists (select 1 from sendonce_meta where name = 'secrets' and value = 'bound')
+begin select raise(abort, 'the secrets of this database are bound to what they are of: store them with a newer sendonce'); end;

@@ -1,9 +1,11 @@
 -- name: secrets_of
-select s.subscription_id, s.id, s.kind, s.secret, s.created_at, s.expires_at
+-- A row for each that has none, too: whether it is signed is a property of the subscription.
+select coalesce(o.is_signed, 0), w.value, s.id, s.kind, s.secret, s.created_at, s.expires_at
   from json_each(:subscription_ids) w
- cross join sendonce_subscription_secrets s on s.subscription_id = w.value
- where s.expires_at is null or s.expires_at > :now
- order by s.subscription_id, s.id desc
+  left join sendonce_subscriptions o on o.id = w.value
+  left join sendonce_subscription_secrets s
+    on s.subscription_id = w.value and (s.expires_at is null or s.expires_at > :now)
+ order by w.value, s.id desc
  limit 100000;
 
 -- name: kept_secrets
@@ -41,7 +43,15 @@ update sendonce_subscriptions
 returning id;
 
 -- name: secret_window
-select id, secret from sendonce_subscription_secrets where id > :after order by id limit :window;
+select id, subscription_id, kind, secret
+  from sendonce_subscription_secrets
+ where id > :after
+ order by id
+ limit :window;
 
 -- name: reseal_secret
 update sendonce_subscription_secrets set secret = :secret where id = :id;
+
+-- name: bind_secrets
+-- Every secret says now what it is of: none that does not can be stored from here on.
+insert into sendonce_meta (name, value) values ('secrets', 'bound') on conflict (name) do nothing;
