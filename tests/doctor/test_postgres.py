@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -195,6 +196,35 @@ def test_rights_that_a_role_of_ours_has_lost_are_said(our_roles: Own) -> None:
         "sendonce_park(bigint[], text[], text[], text)",
         "role sendonce_reader lacks select on sendonce_events",
     ]
+
+
+def test_who_may_plant_functions_beside_our_tables_is_said(our_roles: Own) -> None:
+    """Everybody may, by default, up to PostgreSQL 14."""
+    database = our_roles.database
+    assert examined(database) == {}
+    database.execute("grant create on schema public to public, sendonce_app")
+
+    found = examined(database)["rights"]
+
+    assert found.level is Level.WARNING
+    assert found.sentence.startswith("public and sendonce_app may create functions in schema public: what is planted")
+    assert found.to_do == "revoke create on schema public from public, sendonce_app"
+    database.execute(found.to_do)
+    assert examined(database) == {}
+
+
+def test_the_owner_of_the_tables_may_create_in_a_schema_that_is_not_theirs(own: Own) -> None:
+    role = f"owner_{uuid4().hex[:10]}"
+    own.database.execute(f"create role {role}")
+    own.database.execute(f"grant create on schema public to {role}")
+    said = examined(own.database)["rights"].sentence
+    own.database.execute(f"alter table sendonce_meta owner to {role}")
+
+    found = examined(own.database)
+
+    own.database.execute(f"reassign owned by {role} to current_user; drop owned by {role}; drop role {role}")
+    assert role in said
+    assert found == {}
 
 
 def test_a_database_that_our_roles_were_not_made_for_lacks_nothing(

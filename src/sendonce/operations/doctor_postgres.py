@@ -159,5 +159,11 @@ def _rights(examined: ExaminedPostgres) -> Iterator[Diagnosis]:
         yield problem(
             "rights", f"role {role} lacks {shown(lacks)}", "grant it: sendonce grants --sql prints the rights"
         )
-    if not roles and examined.version:
+    if examined.strangers:
+        said = (
+            f"{shown(examined.strangers)} may create functions in schema {examined.schema}: what is planted there can"
+            " be run with the rights of whoever uses our tables"
+        )
+        yield warning("rights", said, f"revoke create on schema {examined.schema} from {', '.join(examined.strangers)}")
+    elif not roles and examined.version:
         yield ok("rights", "this role may look at everything, and our roles have the rights they need")

@@ -71,6 +71,8 @@ class MissingRight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedPostgres(Examined):
+    """`strangers`: who may create things in our schema and owns none of our tables; `public` is everybody."""
+
     encoding: str
     synchronous_commit: str
     has_fsync: bool
@@ -84,6 +86,8 @@ class ExaminedPostgres(Examined):
     holders: tuple[Holder, ...] = ()
     tables: tuple[TableHealth, ...] = ()
     missing_rights: tuple[MissingRight, ...] = field(default=())
+    schema: str = ""
+    strangers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

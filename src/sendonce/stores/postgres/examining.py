@@ -33,6 +33,7 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
     settings = (await fetch(connection, "server_settings", {}))[0]
     answered = time.time()
     me = (await fetch(connection, "current_role", {}))[0][0]
+    [(schema, strangers)] = await fetch(connection, "strangers", {}) or [("", ())]
     known = len(available(PACKAGE))
     version, missing = None, await _missing(connection, [Right(me, "select", "table", "sendonce_meta")])
     if not missing:
@@ -62,6 +63,8 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
         holders=tuple(Holder(*row) for row in await fetch(connection, "vacuum_holders", {})),
         tables=tuple(TableHealth(*row) for row in await fetch(connection, "table_health", {})),
         missing_rights=missing,
+        schema=schema,
+        strangers=tuple(strangers),
     )
 
 

@@ -97,8 +97,9 @@ grant insert, update (state, last_id, looked, affected, skipped, updated_at, fin
   to {operator}, {orchestrator};
 grant insert, delete on sendonce_stops to {operator};
 grant insert on sendonce_subscriptions to {operator};
-grant update (state, state_reason, updated_at, policy, rate, description, destination) on sendonce_subscriptions
-  to {operator};
+grant update (state, state_reason, updated_at, policy, rate, description) on sendonce_subscriptions to {operator};
+-- where it goes stays: whoever could change that would have a secret sent elsewhere that they may not read
+revoke update (destination) on sendonce_subscriptions from {operator};
 grant insert, delete on sendonce_subscription_types to {operator};
 grant insert, delete, update (expires_at) on sendonce_subscription_secrets to {operator};
 
@@ -147,7 +148,11 @@ def sql(prefix: str = PREFIX) -> str:
         f"  if to_regrole('{names[role]}') is null then\n    create role {names[role]} nologin;\n  end if;"
         for role in ROLES
     )
-    enter = f"  execute format('grant usage on schema %I to {every}', current_schema());"
+    enter = (
+        f"  execute format('grant usage on schema %I to {every}', current_schema());\n"
+        "  -- what others plant beside the tables would be run by whoever uses these\n"
+        "  execute format('revoke create on schema %I from public', current_schema());"
+    )
     body = _granted(names)
     header = "\n".join("-- " + line if line else "--" for line in (__doc__ or "").strip().splitlines())
     return f"{header}\n\ndo $$ begin\n{create}\n{enter}\nend $$;\n{body}"

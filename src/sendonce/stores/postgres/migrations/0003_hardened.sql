@@ -341,3 +341,156 @@ create trigger secrets_stay_bound after insert on sendonce_subscription_secrets 
 create trigger resealed_secrets_stay_bound after update on sendonce_subscription_secrets for each row
   when (substring(new.secret from 1 for 7) = 'sealed:'::bytea and substring(new.secret from 1 for 9) <> 'sealed:2:'::bytea)
   execute function sendonce_refuse_unbound_secret();
+
+-- Functions call the server's own functions and operators, whatever somebody has planted beside our tables: every call
+-- is written with its schema and every operator between values of the types it is made for, so that nothing fits better.
+-- What they do is as before.
+create or replace function sendonce_stop_of(of_event bigint, of_subscription bigint, of_destination text) returns text
+  language plpgsql stable as $$
+declare
+  place text := (select s.destination from sendonce_subscriptions s where s.id = of_subscription);
+begin
+  return (
+    select t.scope || ':'::text || t.value from sendonce_stops t
+     where (t.scope = 'channel' and t.value = pg_catalog.split_part(coalesce(place, of_destination), ':'::text, 1))
+        or (t.scope = 'destination' and t.value in (of_destination, place))
+        or (t.scope = 'tenant' and t.value = (select e.tenant from sendonce_events e where e.id = of_event))
+     order by t.scope, t.value limit 1);
+end $$;
+
+-- The only one without a path of its own: it would not be planned as a part of what calls it. So nothing in it needs one.
+create or replace function sendonce_place(address text) returns text language sql immutable parallel safe as $$
+  select case when address operator(pg_catalog.~~) 'null:%'::text then ''::text
+              when pg_catalog.split_part(address, ':'::text, 2) operator(pg_catalog.~~) '//%'::text
+              then pg_catalog.split_part(
+                     pg_catalog.substr(address, pg_catalog.strpos(address, '://'::text) operator(pg_catalog.+) 3),
+                     '/'::text, 1)
+              else pg_catalog.split_part(address, ':'::text, 1) end
+$$;
+
+create or replace function sendonce_held(
+  ids bigint[], event_ids bigint[], subscription_ids bigint[], destinations text[], rooms text[],
+  each int, each_place int, known text[], lefts int[], known_places text[], place_lefts int[])
+  returns bigint[] language plpgsql stable as $$
+declare
+  has_stops boolean := exists (select 1 from sendonce_stops);
+  has_breakers boolean := exists (select 1 from sendonce_breakers);
+begin
+  return (
+    with r as materialized (
+      select w.id, w.event_id, w.subscription_id, w.destination, w.room, w.nth,
+             sendonce_place(coalesce(s.destination, w.destination)) as place,
+             coalesce(s.destination, w.destination) like '%://%' as has_host,
+             coalesce(s.state in ('paused', 'disabled'), false) as is_shut,
+             s.rate is not null and w.room is distinct from 'rate:'::text || w.subscription_id::text as has_rate
+        from unnest(ids, event_ids, subscription_ids, destinations, rooms) with ordinality
+               as w(id, event_id, subscription_id, destination, room, nth)
+        left join lateral (
+          select n.destination, n.state, n.rate from sendonce_subscriptions n
+           where n.id = w.subscription_id offset 0) s on true
+    ),
+    k as (
+      select r.id,
+             r.is_shut
+             or (r.has_rate and not (has_breakers and exists (select 1 from sendonce_breakers b where b.room = r.room)))
+             or (has_stops and sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null)
+             or (has_breakers and exists (
+                   select 1 from sendonce_breakers b
+                    where b.room in ('destination:'::text || r.destination, 'place:'::text || r.place)
+                      and b.room is distinct from r.room))
+             or (r.place <> '' and pg_catalog.row_number() over (partition by r.place order by r.nth)
+                 > coalesce(p.remaining, each_place)::bigint)
+             or (r.has_host and pg_catalog.row_number() over (partition by r.destination order by r.nth)
+                 > coalesce(d.remaining, each)::bigint) as is_held
+        from r
+        left join unnest(known, lefts) as d(name, remaining) on d.name = r.destination
+        left join unnest(known_places, place_lefts) as p(name, remaining) on p.name = r.place
+    )
+    select pg_catalog.array_agg(k.id) from k where k.is_held);
+end $$;
+
+create or replace function sendonce_park(wanted bigint[], full_destinations text[], full_places text[], from_room text)
+  returns bigint language plpgsql security definer as $$
+declare
+  shut bigint[] := array(
+    select s.id from sendonce_subscriptions s
+     where s.id = any(select d.subscription_id from sendonce_deliveries d where d.id = any(wanted))
+       and s.state in ('paused', 'disabled') order by s.id for share skip locked);
+  stopped text[] := array(
+    select s.scope || ':'::text || s.value from sendonce_stops s order by s.scope, s.value for share skip locked);
+  parked bigint;
+begin
+  with h as materialized (
+    select d.id,
+           case when s.id = any(shut) then 'subscription:'::text || s.id::text
+                when sendonce_stop_of(d.event_id, d.subscription_id, d.destination) = any(stopped)
+                then 'stop:'::text || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
+                when exists (select 1 from sendonce_breakers b where b.room = 'destination:'::text || d.destination)
+                then 'destination:'::text || d.destination
+                when exists (
+                  select 1 from sendonce_breakers b
+                   where b.room = 'place:'::text || sendonce_place(coalesce(s.destination, d.destination)))
+                then 'place:'::text || sendonce_place(coalesce(s.destination, d.destination))
+                when s.rate is not null then 'rate:'::text || s.id::text
+                when d.destination = any(full_destinations) then 'destination:'::text || d.destination
+                when sendonce_place(coalesce(s.destination, d.destination)) = any(full_places)
+                then 'place:'::text || sendonce_place(coalesce(s.destination, d.destination)) end as room
+      from sendonce_deliveries d
+      left join sendonce_subscriptions s on s.id = d.subscription_id
+     where d.id = any(wanted)
+  )
+  update sendonce_deliveries d
+     set next_attempt_at = null, parked_on = h.room, updated_at = pg_catalog.now()
+    from h
+   where d.id = h.id and h.room is not null and h.room is distinct from from_room
+     and (d.next_attempt_at is not null or d.parked_on = from_room);
+  get diagnostics parked = row_count;
+  return parked;
+end $$;
+
+create or replace function sendonce_altered(after_id bigint, upto_id bigint, cap int) returns setof bigint
+  language sql stable security definer as $$
+  select e.id
+    from sendonce_events e
+   cross join lateral (
+     select pg_catalog.count(*) as made,
+            pg_catalog.count(*) filter (where d.subscription_id is null and d.has_content and c.content is null) as unknown,
+            coalesce(pg_catalog.string_agg(
+              pg_catalog.octet_length(d.destination)::text || ':'::text || d.destination
+              || case when d.has_content
+                      then pg_catalog.octet_length('+'::text || c.content)::text || ':+'::text || c.content
+                      else '1:-'::text end,
+              ''::text order by d.destination collate pg_catalog."C") filter (where d.subscription_id is null), ''::text)
+              as named
+       from sendonce_deliveries d
+       left join sendonce_contents c
+         on c.event_id = d.event_id and c.destination_hash = d.destination_hash and c.corrections = d.corrections
+      where d.event_id = e.id and d.generation = 0 and d.corrections = 0) n
+   where e.id > after_id and e.id <= upto_id and e.payload is not null and e.history_gone_at is null
+     and n.made = e.routed::bigint and n.unknown = 0::bigint
+     and e.content_digest <> pg_catalog.encode(pg_catalog.substr(pg_catalog.sha256(pg_catalog.convert_to(
+           pg_catalog.octet_length(e.payload)::text || ':'::text || e.payload
+           || pg_catalog.octet_length(coalesce(e.subject, ''::text))::text || ':'::text || coalesce(e.subject, ''::text)
+           || pg_catalog.length(coalesce(e.version::text, ''::text))::text || ':'::text
+           || coalesce(e.version::text, ''::text)
+           || n.named, 'UTF8'::name)), 1, 16), 'hex'::text)::uuid
+   order by e.id
+   limit cap
+$$;
+
+-- Last of all: every function of ours looks for names in the server's own schema first, then in the one it is in, and
+-- never first among a caller's temporary tables.
+do $$
+declare
+  each pg_catalog.regprocedure;
+begin
+  for each in
+    select p.oid::pg_catalog.regprocedure from pg_catalog.pg_proc p
+     where p.pronamespace = pg_catalog.to_regnamespace(pg_catalog.quote_ident(pg_catalog.current_schema()::text))::oid
+       and pg_catalog.starts_with(p.proname::text, 'sendonce_'::text) and p.proname <> 'sendonce_place'::name
+       and pg_catalog.pg_has_role(p.proowner, 'member'::text)
+  loop
+    execute pg_catalog.format(
+      'alter function %s set search_path = pg_catalog, %I, pg_temp'::text, each, pg_catalog.current_schema());
+  end loop;
+end $$;

@@ -80,6 +80,20 @@ select k.role, k.privilege, k.object
  order by 1, 3, 2
  limit 100;
 
+-- name: strangers
+-- Our schema, and who may create functions and operators in it beside the owners of it and of our tables.
+select quote_ident(n.nspname), coalesce(array_agg(distinct s.name order by s.name) filter (where s.name is not null), '{}')
+  from pg_namespace n
+  left join lateral (
+    select case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end as name
+      from aclexplode(n.nspacl) a
+     where a.privilege_type = 'CREATE' and a.grantee <> n.nspowner
+       and not exists (
+         select 1 from pg_class c
+          where c.relnamespace = n.oid and c.relowner = a.grantee and starts_with(c.relname::text, 'sendonce_'))) s on true
+ where n.nspname = current_schema()
+ group by n.nspname;
+
 -- name: current_role
 select current_user::text;
 
