@@ -161,11 +161,14 @@ async def test_M10_the_worker_keeps_its_row_and_its_leases(database: PostgresDat
     renewed = await store.renew([lease.id], HOLD)
     idle = await store.is_idle()
     await store.release([lease.id])
+    kept = len(database.rows("leases"))
+    await settle_with(await under("orchestrator").open(), lease, Delivered("n"))
+    await store.release([lease.id])
     await store.roll_up_counters()
     await store.leave(worker_id)
 
     assert renewed == {lease.id}
-    assert (idle, database.rows("leases")) == (False, [])
+    assert (idle, kept, database.rows("leases")) == (False, 1, [])
     assert database.one("select stopped_at is not null and progressed_at is not null from sendonce_workers") is True
 
 
