@@ -53,8 +53,18 @@ CALLS: dict[str, tuple[str, str]] = {
         "select sendonce_held('{5,6}', '{5,6}', '{null,1}', '{null:a,subscription:1}', '{null,null}', 5, 5, '{null:a}',"
         " '{0}', '{}', '{}')",
     ),
+    "sendonce_held_back": (
+        "orchestrator",
+        "select sendonce_held_back('{5,6}', '{5,6}', '{null,1}', '{null:a,subscription:1}', '{null,null}', 5, 5,"
+        " '{null:a}', '{0}', '{}', '{}', array['null'], '{null:b}', '{}')",
+    ),
+    "sendonce_channel": ("orchestrator", "select sendonce_channel('https://example.com/hook', true, '{https://example.}')"),
+    "sendonce_set_aside": (
+        "orchestrator",
+        "select sendonce_set_aside('{5,6}', '{null:a}', array['null'], null, array['null'], '{null:b}', '{}', 1)",
+    ),
     "sendonce_stop_of": ("orchestrator", "select sendonce_stop_of(5, 1, 'null:a')"),
-    "sendonce_park": ("orchestrator", "select sendonce_park('{5,6}', '{null:a}', '{null}', null)"),
+    "sendonce_park": ("orchestrator", "select sendonce_park('{5,6}', '{null:a}', array['null'], null)"),
     "sendonce_place": ("orchestrator", "select sendonce_place('https://example.com/hook')"),
     "sendonce_hold": ("operator", "select sendonce_hold('{1,2}')"),
     "sendonce_check_generation": (

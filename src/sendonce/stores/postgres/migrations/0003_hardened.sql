@@ -67,17 +67,19 @@ comment on column sendonce_workers.serves is
   'A JSON list of schemes and beginnings of addresses; null for workers of the version before';
 
 -- Functions find our tables in the schema they are made in, and never a caller's temporary table of the same name.
-select set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+select pg_catalog.set_config(
+  'search_path', pg_catalog.quote_ident(pg_catalog.current_schema()::text) || ', pg_temp'::text, true);
 
 -- Which name serves an address: the longest of these beginnings, else its scheme. A subscription's address over http is
 -- served by those that are open to subscriptions, which have a name of their own for that.
 create function sendonce_channel(address text, is_subscription boolean, beginnings text[]) returns text
   language sql immutable parallel safe as $$
   select coalesce(
-    (select n from unnest(beginnings) as n
-      where starts_with(case when is_subscription and address ~ '^https?:' then 'subscription:' || address else address end, n)
-      order by length(n) desc limit 1),
-    split_part(address, ':', 1))
+    (select n from pg_catalog.unnest(beginnings) as n
+      where pg_catalog.starts_with(
+              case when is_subscription and address ~ '^https?:' then 'subscription:'::text || address else address end, n)
+      order by pg_catalog.length(n) desc limit 1),
+    pg_catalog.split_part(address, ':'::text, 1))
 $$;
 
 -- As sendonce_held, and only what is served (null: everything), but for what is proven: that is not sent any more.
@@ -89,7 +91,7 @@ create function sendonce_held_back(
 declare
   has_stops boolean := exists (select 1 from sendonce_stops);
   has_breakers boolean := exists (select 1 from sendonce_breakers);
-  has_beginnings boolean := cardinality(beginnings) > 0;
+  has_beginnings boolean := pg_catalog.cardinality(beginnings) > 0;
 begin
   return (
     with r as materialized (
@@ -110,7 +112,7 @@ begin
              r.is_shut
              or (served is not null
                  and not (case when has_beginnings then sendonce_channel(r.address, r.subscription_id is not null, beginnings)
-                               else split_part(r.address, ':', 1) end = any(served))
+                               else pg_catalog.split_part(r.address, ':'::text, 1) end = any(served))
                  and not coalesce(r.id = any(proven), false))
              or (r.has_rate and not (has_breakers and exists (select 1 from sendonce_breakers b where b.room = r.room)))
              or (has_stops and sendonce_stop_of(r.event_id, r.subscription_id, r.destination) is not null)
@@ -118,15 +120,15 @@ begin
                    select 1 from sendonce_breakers b
                     where b.room in ('destination:' || r.destination, 'place:' || r.place)
                       and b.room is distinct from r.room))
-             or (r.place <> '' and row_number() over (partition by r.place order by r.nth)
-                 > coalesce(p.remaining, each_place))
-             or (r.has_host and row_number() over (partition by r.destination order by r.nth)
-                 > coalesce(d.remaining, each)) as is_held
+             or (r.place <> '' and pg_catalog.row_number() over (partition by r.place order by r.nth)
+                 > coalesce(p.remaining, each_place)::bigint)
+             or (r.has_host and pg_catalog.row_number() over (partition by r.destination order by r.nth)
+                 > coalesce(d.remaining, each)::bigint) as is_held
         from r
         left join unnest(known, lefts) as d(name, remaining) on d.name = r.destination
         left join unnest(known_places, place_lefts) as p(name, remaining) on p.name = r.place
     )
-    select array_agg(k.id) from k where k.is_held);
+    select pg_catalog.array_agg(k.id) from k where k.is_held);
 end $$;
 
 -- As sendonce_park, and what is not served (null: everything is) waits in a room of its channel. Where a live worker serves
@@ -134,7 +136,7 @@ end $$;
 create function sendonce_set_aside(
   wanted bigint[], full_destinations text[], full_places text[], from_room text,
   served text[], beginnings text[], live text[], spare float8)
-  returns bigint language plpgsql security definer set search_path from current as $$
+  returns bigint language plpgsql security definer as $$
 declare
   shut bigint[] := array(
     select s.id from sendonce_subscriptions s
@@ -151,7 +153,7 @@ begin
                 then 'stop:' || sendonce_stop_of(d.event_id, d.subscription_id, d.destination)
                 when served is not null and d.proven_at is null and not (n.channel = any(served))
                 then case when from_room like 'channel:%' or not (n.channel = any(live))
-                            or d.next_attempt_at <= now() - spare * interval '1 second'
+                            or d.next_attempt_at <= pg_catalog.now() - spare * interval '1 second'
                           then 'channel:' || n.channel end
                 when exists (select 1 from sendonce_breakers b where b.room = 'destination:' || d.destination)
                 then 'destination:' || d.destination
@@ -168,7 +170,7 @@ begin
      where d.id = any(wanted)
   )
   update sendonce_deliveries d
-     set next_attempt_at = null, parked_on = h.room, updated_at = now()
+     set next_attempt_at = null, parked_on = h.room, updated_at = pg_catalog.now()
     from h
    where d.id = h.id and h.room is not null and h.room is distinct from from_room
      and (d.next_attempt_at is not null or d.parked_on = from_room);
@@ -478,8 +480,8 @@ create or replace function sendonce_altered(after_id bigint, upto_id bigint, cap
    limit cap
 $$;
 
--- Last of all: every function of ours looks for names in the server's own schema first, then in the one it is in, and
--- never first among a caller's temporary tables.
+-- Last of all, so that none is left out: every function of ours looks for names in the server's own schema first, then in
+-- the one it is in, and never first among a caller's temporary tables.
 do $$
 declare
   each pg_catalog.regprocedure;
