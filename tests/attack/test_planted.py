@@ -63,6 +63,7 @@ CALLS: dict[str, tuple[str, str]] = {
         "orchestrator",
         "select sendonce_set_aside('{5,6}', '{null:a}', array['null'], null, array['null'], '{null:b}', '{}', 1)",
     ),
+    "sendonce_fence": ("orchestrator", "select sendonce_fence('here', 4, 1, 99)"),
     "sendonce_stop_of": ("orchestrator", "select sendonce_stop_of(5, 1, 'null:a')"),
     "sendonce_park": ("orchestrator", "select sendonce_park('{5,6}', '{null:a}', array['null'], null)"),
     "sendonce_place": ("orchestrator", "select sendonce_place('https://example.com/hook')"),

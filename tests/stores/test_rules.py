@@ -160,7 +160,7 @@ OTHER = {
 # What changes while a delivery is open; when it was recorded says nothing of what it is.
 CHANGING = {
     "created_at", "next_attempt_at", "updated_at", "notified_at", "expires_at", "proven_at", "not_before", "in_doubt",
-    "deferred_count", "status", "if_unsure", "parked_on", "final_error_code", "notification_id",
+    "doubted_by", "deferred_count", "status", "if_unsure", "parked_on", "final_error_code", "notification_id",
 }  # fmt: skip
 
 
@@ -289,7 +289,7 @@ async def test_R10_doubt_is_cleared_by_the_result_of_an_attempt_and_proof_stays(
     await given_delivery_in(database, store, state)
     database.execute(other(database, "update sendonce_deliveries set in_doubt = {bool}, proven_at = created_at"))
 
-    for change in ("in_doubt = {no}", "proven_at = null", "proven_at = created_at + {hour}"):
+    for change in ("in_doubt = {no}", "proven_at = null", "proven_at = created_at + {hour}", "doubted_by = 1"):
         with pytest.raises(REFUSED, match="doubt_is_sticky"):
             database.execute(other(database, f"update sendonce_deliveries set {change}"))
 

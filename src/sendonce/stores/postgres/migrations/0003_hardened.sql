@@ -196,8 +196,8 @@ create trigger ids_come_with_doubt after insert on sendonce_deliveries for each 
   when (new.notification_id is not null and not new.in_doubt and new.status <> 'Completed')
   execute function sendonce_forbid();
 
--- As before; and what a delivery was recorded as stays, doubt is cleared by the result of an attempt only, proof stays,
--- and an id comes with doubt, with proof or with the end.
+-- As before; and what a delivery was recorded as stays, doubt is cleared by the result of an attempt only, but for what a
+-- loss alone has raised, proof stays, and an id comes with doubt, with proof or with the end.
 create or replace function sendonce_refuse_move() returns trigger language plpgsql as $$
 begin
   raise exception 'sendonce_deliveries: update is not allowed on this row (rule %)',
@@ -206,7 +206,8 @@ begin
                 (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))
                 or (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered')))
          then 'deliveries_move_as_drawn'
-         when (old.in_doubt and not new.in_doubt and old.status <> 'InProgress')
+         when (old.in_doubt and not new.in_doubt and old.status <> 'InProgress' and old.doubted_by is null)
+              or (old.in_doubt and new.doubted_by is distinct from old.doubted_by and new.doubted_by is not null)
               or (old.proven_at is not null and new.proven_at is distinct from old.proven_at) then 'doubt_is_sticky'
          when new.notification_id is distinct from old.notification_id and not new.in_doubt and new.proven_at is null
               and new.status not in ('Completed', 'DeadLettered') then 'ids_come_with_doubt'
@@ -223,7 +224,8 @@ create trigger deliveries_follow_the_rules after update on sendonce_deliveries f
     or new.generation <> old.generation or new.corrections <> old.corrections
     or new.attempt_count < old.attempt_count or new.destination <> old.destination
     or new.subscription_id is distinct from old.subscription_id or new.has_content <> old.has_content
-    or (old.in_doubt and not new.in_doubt and old.status <> 'InProgress')
+    or (old.in_doubt and not new.in_doubt and old.status <> 'InProgress' and old.doubted_by is null)
+    or (old.in_doubt and new.doubted_by is distinct from old.doubted_by and new.doubted_by is not null)
     or (old.proven_at is not null and new.proven_at is distinct from old.proven_at)
     or (new.notification_id is distinct from old.notification_id and not new.in_doubt and new.proven_at is null
         and new.status not in ('Completed', 'DeadLettered')))

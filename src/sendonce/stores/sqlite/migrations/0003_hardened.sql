@@ -61,9 +61,10 @@ create trigger ids_come_with_doubt before update on sendonce_deliveries
     and new.status not in ('Completed', 'DeadLettered')
 begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule ids_come_with_doubt)'); end;
 
--- Doubt is cleared by the result of an attempt only, and proof stays.
+-- Doubt is cleared by the result of an attempt only, but for what a loss alone has raised, and proof stays.
 create trigger doubt_is_sticky before update on sendonce_deliveries
-  when (old.in_doubt = 1 and new.in_doubt = 0 and old.status <> 'InProgress')
+  when (old.in_doubt = 1 and new.in_doubt = 0 and old.status <> 'InProgress' and old.doubted_by is null)
+    or (old.in_doubt = 1 and new.doubted_by is not old.doubted_by and new.doubted_by is not null)
     or (old.proven_at is not null and new.proven_at is not old.proven_at)
 begin select raise(abort, 'sendonce_deliveries: update is not allowed on this row (rule doubt_is_sticky)'); end;
 
