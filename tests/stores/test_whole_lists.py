@@ -97,19 +97,21 @@ async def test_what_a_subscription_holds_back_comes_out_when_it_is_active_or_gon
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_kind_of_secret_is_kept_and_read(store: Store, kind: str) -> None:
-    added = await given_subscription(store, secrets={kind: b"plain:x"})
+    added = await given_subscription(store, secrets=lambda _: {kind: b"plain:x"})
 
-    assert [(row.kind, row.secret) for row in await store.secrets_of([added])] == [(kind, b"plain:x")]
+    [found] = await store.secrets_of([added])
+    assert [(row.kind, row.secret) for row in found.secrets] == [(kind, b"plain:x")]
     assert [row.kind for row in await store.kept_secrets(added)] == [kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_new_signing_secret_ends_no_other_kind(database: Database, store: Store, kind: str) -> None:
-    added = await given_subscription(store, secrets={kind: b"plain:old"})
+    added = await given_subscription(store, secrets=lambda _: {kind: b"plain:old"})
 
     await store.rotate_secret(added, b"plain:new", overlap=HOLD * 0, **WHO)
 
-    left = [row.secret for row in await store.secrets_of([added])]
+    [found] = await store.secrets_of([added])
+    left = [row.secret for row in found.secrets]
     assert (b"plain:old" in left) is (kind != "signing")
 
 

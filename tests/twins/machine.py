@@ -89,7 +89,7 @@ class Twins(Working):
         self.call(
             "add_subscription", tenant=given["tenant"], types=given["types"], destination=given["to"], policy=None,
             description=None, operator=given["operator"], rate=given["rate"],
-            secrets={kind: b"plain:" + kind.encode() for kind in given["kinds"]},
+            secrets=lambda _: {kind: b"plain:" + kind.encode() for kind in given["kinds"]},
         )  # fmt: skip
 
     @rule(
