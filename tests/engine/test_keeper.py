@@ -33,6 +33,7 @@ class Recording:
         self.granted = granted
         self.expired = expired
         self.slow = slow
+        self.to_roll_up = 1
 
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
@@ -70,8 +71,10 @@ class Recording:
         self._note("adopt", after)
         return [], None
 
-    async def roll_up_counters(self) -> None:
+    async def roll_up_counters(self) -> bool:
         self._note("roll_up_counters")
+        self.to_roll_up -= 1
+        return self.to_roll_up > 0
 
 
 def decided(reports: Sequence[Report]) -> list[Result]:
@@ -202,3 +205,15 @@ async def test_what_a_dead_worker_held_is_taken_over_and_told(database: Database
     first: dict[str, Any] = database.rows("attempts")[0]
     assert (first["delivery_id"], first["outcome"], first["error_code"]) == (delivery_id, "Unknown", "lease_expired")
     assert database.one("select in_doubt from sendonce_deliveries") in (True, 1)
+
+
+async def test_counters_are_rolled_up_until_there_are_no_more() -> None:
+    store = Recording()
+    store.to_roll_up = 4
+    keeper = keeper_of(store, a_book())
+    keeper._next["roll_up"] = 0.0
+
+    await keeper.tick()
+    await keeper.tick()
+
+    assert store.names().count("roll_up_counters") == 4

@@ -10,9 +10,9 @@ import pytest
 from sendonce.domain.outcomes import Delivered
 from sendonce.engine import daemon, retention
 from sendonce.engine.daemon import Parts
-from sendonce.engine.retention import Retention, RetentionSettings
+from sendonce.engine.retention import Retention, RetentionSettings, share_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Fact, Pruned, PruningFailed, Settled
+from sendonce.observe.facts import Fact, Pruned, PruningFailed, PruningLate, Settled
 from sendonce.stores.ports import Store
 from sendonce.stores.sqlite.store import SqliteStore
 from sendonce.stores.upkeep import Stage
@@ -173,3 +173,23 @@ def test_where_the_key_goes_at_the_same_time_the_history_goes_with_it() -> None:
     assert list(RetentionSettings(keys=100 * DAY).stages) == [*Stage]
     assert list(RetentionSettings(payloads=None, keys=None).stages) == [Stage.HISTORY]
     assert RetentionSettings(payloads=None, history=None, keys=None).stages == {}
+
+
+def test_a_pass_that_has_fallen_behind_gets_a_larger_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SHARE", 0.04)
+
+    shares = [share_of(minutes * 60.0) for minutes in (0, 0.9, 1, 2, 3, 4, 600, 1e9)]
+
+    assert shares == [0.04, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
+
+
+async def test_a_pass_that_takes_longer_than_there_is_between_two_is_said_once(
+    sqlite: SqliteDatabase, sqlite_store: Store
+) -> None:
+    await given_finished(sqlite, sqlite_store, 25)
+    facts: list[Fact] = []
+    moment = timedelta(microseconds=1)
+
+    await Retention(sqlite_store, replace(AT_ONCE, payloads=None, every=moment), facts.append, worker_id=1).look()
+
+    assert [fact for fact in facts if isinstance(fact, PruningLate)] == [PruningLate(part="keys", every=moment)]

@@ -2,10 +2,13 @@
 
 from datetime import timedelta
 
+import pytest
+
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.tokens import provider_token
 from sendonce.stores.ports import Store
+from sendonce.stores.postgres import leasing
 from sendonce.stores.records import Filter
 from tests.given import (
     given_dead_letter,
@@ -18,7 +21,7 @@ from tests.given import (
     result,
     settle_with,
 )
-from tests.stores.databases import Database
+from tests.stores.databases import Database, SqliteDatabase
 
 HOUR = timedelta(hours=1)
 S = timedelta(seconds=1)
@@ -65,12 +68,29 @@ async def test_counters_keep_their_sums_when_they_are_rolled_up(database: Databa
     sums = "select name, sum(amount) from sendonce_counters group by name order by name"
     before = database.execute(sums)
 
-    await store.roll_up_counters()
-    await store.roll_up_counters()
+    assert not await store.roll_up_counters()
+    assert not await store.roll_up_counters()
 
     assert database.execute(sums) == before
     assert database.one("select count(*) from sendonce_counters where name = 'completed'") == 1
     assert (await store.status()).completed == 6
+
+
+async def test_counters_are_rolled_up_in_steps_and_it_is_said_when_there_are_more(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "ROLL_UP", 10)
+    for _ in range(25):
+        given_due_delivery(database)
+        await settle_with(store, await given_lease(store), Delivered())
+
+    steps = 1
+    while await store.roll_up_counters():
+        steps += 1
+
+    assert steps == (1 if isinstance(database, SqliteDatabase) else 3)
+    assert (await store.status()).completed == 25
+    assert database.one("select count(*) from sendonce_counters") <= 10
 
 
 async def test_events_are_listed_newest_first_by_each_filter(database: Database, store: Store) -> None:

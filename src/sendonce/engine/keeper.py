@@ -80,7 +80,8 @@ class Keeper:
             await self._adopt()
         if now >= self._next["roll_up"]:
             self._next["roll_up"] = now + ROLL_UP_SECONDS
-            await self._store.roll_up_counters()
+            while await self._store.roll_up_counters():
+                await self._renew()  # there are more, but our own leases come first
 
     async def _renew(self) -> None:
         now = time.monotonic()

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sendonce.errors import ConfigError, SendonceError, StoreBusy
-from sendonce.observe.facts import Emit, Pruned, PruningFailed
+from sendonce.observe.facts import Emit, Pruned, PruningFailed, PruningLate
 from sendonce.stores.upkeep import REST, RetentionStore, Stage, Turn
 
-# The part of the time in which it is at work during a pass; the rest are pauses.
+# The part of the time in which it is at work during a pass; the rest are pauses. A pass that goes on has fallen behind:
+# its part doubles with every minute, so that it keeps up with whatever workers can send.
 SHARE = 0.04
+LARGEST_SHARE = 0.5
+DOUBLES_EVERY = 60.0
 SHORTEST_PAUSE = 0.005
 # A worker that has just begun has better things to do.
 FIRST_LOOK = timedelta(seconds=5)
@@ -102,16 +105,20 @@ class Retention:
         after = await self._store.take_turn(stage, self._turn, whole=self._settings.every * WHOLE_EVERY)
         if after is None:
             return 0, 0
+        first, is_told = time.monotonic(), False
         while after is not None:
             begun = time.monotonic()
+            if not is_told and begun - first > self._settings.every.total_seconds():
+                is_told = True
+                self._emit(PruningLate(part=stage.value, every=self._settings.every))
             step = await self._store.retain(stage, after, limit=self._settings.batch, age=age, turn=self._turn)
             events, deliveries, after = events + step.events, deliveries + step.deliveries, step.last_id
-            await _pause(begun)
+            await _pause(begun, share_of(begun - first))
         await self._store.end_turn(stage, self._turn, wait=self._settings.every)
         return events, deliveries
 
     async def _drop_rest(self) -> int:
-        dropped = 0
+        dropped, first = 0, time.monotonic()
         if await self._store.take_turn(REST, self._turn, whole=self._settings.every * WHOLE_EVERY) is None:
             return 0
         while True:
@@ -122,12 +129,17 @@ class Retention:
             dropped += step
             if not step:
                 break
-            await _pause(begun)
+            await _pause(begun, share_of(begun - first))
         await self._store.end_turn(REST, self._turn, wait=self._settings.every)
         return dropped
 
 
-async def _pause(begun: float) -> None:
+def share_of(seconds: float) -> float:
+    """The part of the time in which a pass is at work that has gone on for so long."""
+    return min(max(LARGEST_SHARE, SHARE), SHARE * 2 ** min(seconds // DOUBLES_EVERY, 30))
+
+
+async def _pause(begun: float, share: float) -> None:
     """As long as it takes for the work to be no more than its share."""
     worked = time.monotonic() - begun
-    await asyncio.sleep(max(SHORTEST_PAUSE, worked * (1 / SHARE - 1)))
+    await asyncio.sleep(max(SHORTEST_PAUSE, worked * (1 / share - 1)))

@@ -267,6 +267,14 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PruningLate:
+    """A pass of retention takes longer than there is between two of them."""
+
+    part: str
+    every: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PruningFailed:
     """Retention cannot do its work."""
 
@@ -297,6 +305,7 @@ Fact: TypeAlias = (
     | MetricsFailed
     | Pruned
     | PruningFailed
+    | PruningLate
     | Stopping
     | Stopped
     | WorkerFailed

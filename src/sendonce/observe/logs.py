@@ -32,6 +32,7 @@ from sendonce.observe.facts import (
     OtherInstance,
     Pruned,
     PruningFailed,
+    PruningLate,
     ServerChanged,
     Settled,
     Stopped,
@@ -182,7 +183,8 @@ def _warning(
     | Alerted
     | AlertFailed
     | MetricsFailed
-    | PruningFailed,
+    | PruningFailed
+    | PruningLate,
 ) -> str:
     match fact:
         case Expired():
@@ -205,13 +207,13 @@ def _warning(
             return f"gave up {fact.expired} deliveries: {why}"
         case Alerted():
             return f"alert {fact.name}: {fact.message}"
-        case AlertFailed() | MetricsFailed() | PruningFailed():
+        case AlertFailed() | MetricsFailed() | PruningFailed() | PruningLate():
             return _failure(fact)
         case _:
             assert_never(fact)
 
 
-def _failure(fact: AlertFailed | MetricsFailed | PruningFailed) -> str:
+def _failure(fact: AlertFailed | MetricsFailed | PruningFailed | PruningLate) -> str:
     match fact:
         case AlertFailed(way="database"):
             return f"alerts cannot be looked at: {fact.reason}"
@@ -221,6 +223,9 @@ def _failure(fact: AlertFailed | MetricsFailed | PruningFailed) -> str:
             return f"the gauges of the database cannot be read: {fact.reason}"
         case PruningFailed():
             return f"retention cannot do its work: {fact.reason}"
+        case PruningLate():
+            every = format_duration(fact.every)
+            return f"retention of {fact.part} does not keep up: one pass takes longer than the {every} between two"
         case _:
             assert_never(fact)
 

@@ -310,8 +310,8 @@ class LeaseStore(Protocol):
         """True when nothing is due now and nothing is in flight, leases of dead workers included."""
         ...
 
-    async def roll_up_counters(self) -> None:
-        """Replace many counter rows by one sum per name."""
+    async def roll_up_counters(self) -> bool:
+        """Replace many counter rows by one sum per name, a bounded step of them; True when there are more."""
         ...
 
 

@@ -13,6 +13,7 @@ from sendonce.stores.records import ALIVE, LATELY
 from sendonce.stores.served import served_of
 
 _WIDTH = len(Claim._fields)
+ROLL_UP = 10_000
 
 
 class Leasing(Lanes):
@@ -90,9 +91,10 @@ class Leasing(Lanes):
         """See LeaseStore."""
         return bool((await self.leases.fetch("is_idle", {}))[0][0])
 
-    async def roll_up_counters(self) -> None:
+    async def roll_up_counters(self) -> bool:
         """See LeaseStore."""
-        await self.leases.fetch("roll_up_counters", {})
+        rows = await self.leases.fetch("roll_up_counters", {"limit": ROLL_UP})
+        return int(rows[0][0]) == ROLL_UP
 
 
 async def _close(

@@ -65,8 +65,9 @@ class Leasing:
     async def is_idle(self) -> bool:
         return bool((await self._reader.run(Transaction.fetch, "is_idle"))[0][0])
 
-    async def roll_up_counters(self) -> None:
+    async def roll_up_counters(self) -> bool:
         await self._writer.run(_roll_up_counters)
+        return False
 
 
 def _register(

@@ -74,8 +74,11 @@ select ((select min(next_attempt_at) from sendonce_deliveries where next_attempt
 -- name: roll_up_counters
 with gone as (
   delete from sendonce_counters
-   where id = any(array(select id from sendonce_counters order by id limit 10000 for update skip locked))
+   where id = any(array(select id from sendonce_counters order by id limit :limit for update skip locked))
   returning name, amount, created_at
+),
+sums as (
+  insert into sendonce_counters (name, amount, created_at)
+  select name, sum(amount), max(created_at) from gone group by name
 )
-insert into sendonce_counters (name, amount, created_at)
-select name, sum(amount), max(created_at) from gone group by name;
+select count(*) from gone;
