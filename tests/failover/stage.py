@@ -58,6 +58,10 @@ class FailoverStage(Stage):
         before = self.recorder.totals()["distinct"]
         until(lambda: self.recorder.totals()["distinct"] >= before + more, f"{more} more to be received", 120)
 
+    def caught_up(self) -> None:
+        """Return when what is open is what is being sent, so that what is recorded now is sent at once."""
+        until(lambda: self.open_deliveries()[0] <= 3 * self.rate, "the workers to catch up", 120)
+
     def drained(self) -> None:
         """Return when nothing is open any more."""
         until(lambda: not any(self.states().get(state) for state in OPEN), "everything to be closed", 240)

@@ -202,6 +202,27 @@ PROMISED: tuple[Promise, ...] = (
         ("chaos-postgres",),
     ),
     Promise(
+        "A failover to a synchronous standby and a planned switchover lose nothing and double nothing; workers go on by"
+        " themselves, also when the old primary comes back as a standby at the same address",
+        "the old primary takes no more connections; `make test-more`",
+        (
+            "failover/test_failover.py::test_a_synchronous_standby_takes_over_and_nothing_is_lost_or_doubled",
+            "failover/test_switchover.py::test_workers_that_are_led_to_the_standby_say_so_once_and_go_on",
+            "stores/postgres/test_read_only.py::test_a_worker_says_it_once_and_goes_on_by_itself",
+        ),
+        ("failover-one-address", "failover-both-addresses"),
+    ),
+    Promise(
+        "After a failover that lost commits no new event is marked as sent without being sent, nothing stays in"
+        " progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
+        "a worker lives through it, or has its `state` file; `make test-more`",
+        (
+            "failover/test_lost_commits.py::test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say",
+            "failover/test_lost_commits.py::test_an_old_primary_that_returns_is_a_stranger",
+        ),
+        ("failover-asynchronous",),
+    ),
+    Promise(
         "A worker's clock that is wrong or jumps loses nothing and doubles nothing",
         "on SQLite, where it is the database's clock, it does not jump ahead twice while one send is on its way",
         (
