@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sendonce.stores.migrations import Migration
 from tests.conformance.scene import Scene
 from tests.crash.accounts import url_of
 from tests.processes import Process, until
@@ -17,7 +18,9 @@ from tests.upgrade.releases import Program
 SETTLED = "status in ('Completed', 'DeadLettered')"
 # What is finished, and what belongs to it; only columns that every schema has.
 FINISHED = {
-    "deliveries": f"select * from sendonce_deliveries where {SETTLED} order by id",
+    "deliveries": "select id, event_id, subscription_id, created_at, updated_at, notified_at, expires_at, proven_at,"
+    " destination_hash, generation, corrections, attempt_count, deferred_count, has_content, in_doubt, status,"
+    f" destination, if_unsure, final_error_code, notification_id from sendonce_deliveries where {SETTLED} order by id",
     "attempts": "select a.* from sendonce_attempts a join sendonce_deliveries d on d.id = a.delivery_id"
     f" where d.{SETTLED} order by a.delivery_id, a.attempt",
     "dead letters": "select id, delivery_id, created_at, reason, error_code from sendonce_dead_letters order by id",
@@ -41,8 +44,10 @@ WRONGLY_ROUTED = (
 class System:
     """The scene of the conformance tests, played by two versions of the program."""
 
-    def __init__(self, database: Database, provider: Provider, folder: Path, *, old: Program, new: Program) -> None:
-        self.database, self.old, self.new = database, old, new
+    def __init__(
+        self, database: Database, provider: Provider, folder: Path, *, old: Program, new: Program, migration: Migration
+    ) -> None:
+        self.database, self.old, self.new, self.migration = database, old, new, migration
         self.scene = Scene(database, provider, folder)
         self.provider = provider
         self.paths = {name: f"{self.scene.path}/{name}" for name in filling.NAMES}
