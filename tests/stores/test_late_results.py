@@ -8,7 +8,7 @@ from sendonce.domain.attempts import Lease, Verdict
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.stores.ports import Store
-from tests.given import HOLD, expire, given_due_delivery, given_lease, settle_with
+from tests.given import HOLD, WORKER, expire, given_due_delivery, given_lease, settle_with
 from tests.stores.databases import Database
 
 S = timedelta(seconds=1)
@@ -163,3 +163,23 @@ async def test_a_result_for_a_delivery_nobody_knows_is_late(database: Database, 
     stranger = lease._replace(claims=(lease.claims[0]._replace(delivery_id=10**9),))
 
     assert await settle_with(store, stranger, Delivered()) == [Verdict.LATE]
+
+
+async def test_a_late_delivered_for_what_is_held_back_completes_it_when_it_is_let_go(
+    database: Database, store: Store
+) -> None:
+    delivery_id = given_due_delivery(database)
+    old = await lost_lease(database, store)
+    await store.stop("channel", "null", operator="ada", reason=None)
+    database.advance(timedelta(hours=1))
+    assert (await store.start(WORKER, 10, HOLD)).parked == 1
+
+    late = await settle_with(store, old, Delivered("proof"))
+    held = await store.delivery(delivery_id)
+    await store.resume("channel", "null", operator="ada")
+    [claim] = (await given_lease(store)).claims
+
+    assert late == [Verdict.LATE]
+    assert held is not None
+    assert (held.next_attempt_at, held.parked_on) == (None, "stop:channel:null")
+    assert (claim.is_proven, claim.notification_id) == (True, "proof")
