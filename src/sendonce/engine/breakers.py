@@ -49,7 +49,7 @@ class Breakers:
     def begin(self, claims: Sequence[Claim], let_out: Mapping[str, LetOut]) -> dict[str, int]:
         """These go out, some of them because a breaker has let them; how many for each room."""
         sent: dict[str, int] = {}
-        for claim in claims:
+        for claim in claims if let_out else ():
             room = room_of(claim)
             if room is not None and room in let_out:
                 self._let_out[claim.delivery_id, claim.attempt] = (room, let_out[room].turn)
@@ -64,7 +64,12 @@ class Breakers:
         if let_out is not None:
             told = _answers(claim, outcome, let_out[0])
             self._to_tell[let_out] = self._to_tell.get(let_out, Answers()) + told
-        elif (room := room_of(claim)) is not None and self._counts(room, seconds):
+            return
+        room = room_of(claim)
+        # By far the most are delivered, and that matters only where failures are counted.
+        if room is None or (type(outcome) is Delivered and room not in self._failures and room not in self._to_trip):
+            return
+        if self._counts(room, seconds):
             self._count(room, _answers(claim, outcome, room))
 
     def see(self, rooms: Iterable[str]) -> None:
