@@ -53,8 +53,8 @@ def _worsen(scene: Scene) -> None:
     trouble.slow, trouble.death = some(0.5), some(0.03, 0.8)
     scene.world.weather = Weather(
         lost=some(0.2), unanswered=some(0.3), slow=some(0.4), late=some(0.3), fails=some(0.4), refuses=some(0.1, 0.3),
-        gone=some(0.02, 0.2), breaks=some(0.1), defers=some(0.1), accepted=some(0.2), twice=some(0.1, 0.3),
-        no_answer=some(0.4), death=some(0.3, 0.8), down=scene.profile.down,
+        gone=some(0.02, 0.2), breaks=some(0.1), defers=some(0.3), accepted=some(0.2), twice=some(0.1, 0.3),
+        no_answer=some(0.4), death=some(0.3, 0.8), down=scene.profile.down, errs=some(0.4),
     )  # fmt: skip
 
 

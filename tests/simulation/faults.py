@@ -10,13 +10,15 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from sendonce.channels import answers as channel_answers
 from sendonce.channels.credentials import NONE
 from sendonce.channels.protocol import Message
-from sendonce.domain import attempts, breakers, decide
+from sendonce.domain import answers, attempts, breakers, decide
+from sendonce.domain.answers import NOT_TAKEN
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed
+from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed, Outcome
 from sendonce.domain.tokens import provider_token
 from sendonce.engine import attempting, sender, waiting
 from sendonce.engine.attempting import Attempted, Attempting, Known
@@ -51,6 +53,23 @@ def fault(*rules: str, within: int, profile: Profile = SMALL) -> Callable[[Calla
         return plant
 
     return enter
+
+
+@fault("nothing_is_doubled", "given_up_without_doubt_means_not_received", within=30)
+def takes_a_500_for_surely_not_sent() -> Patch:
+    """A receiver that failed after it had taken the message is said to have taken nothing."""
+    real = answers.http_answer
+
+    def answer(status: int, **said: bool) -> Outcome:
+        return NOT_TAKEN if status >= 500 else real(status, **said)
+
+    return patch.object(channel_answers, "http_answer", answer)
+
+
+@fault("nobody_hurries_us", within=30)
+def comes_again_as_soon_as_it_is_asked_to() -> Patch:
+    """Retry-After: 0 is obeyed to the letter."""
+    return patch.object(decide, "MAY_COME_AT_ONCE", frozenset({"busy"}))
 
 
 @fault("sent_under_a_committed_lease", within=10)

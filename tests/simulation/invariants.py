@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TypeAlias
 
 from sendonce.domain.deliveries import ALLOWED, DeliveryState
 from sendonce.domain.destinations import scheme_of
+from sendonce.domain.policies import next_delay
 from sendonce.stores.records import ATTESTED
 from tests.simulation.history import History, Row
+from tests.simulation.nodes import POLICY
 from tests.simulation.repeats import causes_of, repeats
 from tests.simulation.scene import Scene
 from tests.simulation.world import HOOK
@@ -274,6 +277,19 @@ def counters_count(history: History) -> Iterator[str]:
             yield f"{moves[state]} became {state}, and {counted.get(name, 0)} were counted"
 
 
+def nobody_hurries_us(history: History) -> Iterator[str]:
+    """What a receiver puts off is not sent again sooner than by the backoff, however soon it asks for it."""
+    for (id, attempt), row in history.attempts.items():
+        again = history.attempts.get((id, attempt + 1))
+        if again is None or row["error_code"] != "busy" or history.deliveries[id]["proven_at"]:
+            continue
+        deferred = [history.attempts[id, each]["outcome"] for each in range(1, attempt + 1)].count("Deferred")
+        shortest = next_delay(POLICY, deferred, 1.0) / timedelta(microseconds=1)
+        pause = again["created_at"] - row["finished_at"]
+        if not history.claims[id, attempt + 1][1]["doubt"] and pause < shortest:
+            yield f"delivery {id} was put off, and came again after {pause / 1e6} s (attempt {attempt + 1})"
+
+
 def subscriptions_are_signed(history: History) -> Iterator[str]:
     """What goes to a subscription is signed with its secret."""
     for send in history.sends:
@@ -302,6 +318,7 @@ RULES: tuple[Rule, ...] = (
     dead_letters_match, late_results_are_kept, applied_is_what_is_written, late_is_what_lost_its_lease,
     claims_are_served,
     proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, counters_count, subscriptions_are_signed,
+    nobody_hurries_us,
     breakers_wait_no_longer_than_they_may,
 )  # fmt: skip
 LOST = (

@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, NamedTuple
 
+from sendonce.channels.answers import outcome_of_status
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import (
@@ -80,6 +81,7 @@ class Weather:
     no_answer: float = 0.0
     death: float = 0.0
     down: float = 0.0
+    errs: float = 0.0
 
 
 class World:
@@ -131,7 +133,19 @@ class World:
         if dice() < weather.late:
             way += 0.3 + dice() * 6
         roll, fate = dice(), "fine"
-        for name in ("lost", "fails", "refuses", "gone", "breaks", "defers", "unanswered", "slow", "accepted", "down"):
+        for name in (
+            "lost",
+            "fails",
+            "refuses",
+            "gone",
+            "breaks",
+            "defers",
+            "unanswered",
+            "slow",
+            "accepted",
+            "down",
+            "errs",
+        ):
             roll -= getattr(weather, name)
             if roll < 0:
                 fate = name
@@ -167,7 +181,8 @@ class World:
             case "gone":
                 outcome = Refused("http_410")
             case "defers":
-                outcome = Deferred("busy", again_in=timedelta(seconds=0.3))
+                # Every other one does not care how soon.
+                outcome = Deferred("busy", again_in=timedelta(seconds=0.3 * (tick % 2)))
             case _:
                 outcome = self._accept(send, tick, fate)
         self._note(None, f"arrives: {fate}", send)
@@ -183,6 +198,8 @@ class World:
             name = self.known[send.token] = f"n-{tick}"
         if fate == "unanswered":
             return None
+        if fate == "errs":
+            return outcome_of_status(500 + tick % 3, None, None)
         if fate == "breaks":
             return ConnectionError("reset")
         return Accepted(name) if fate == "accepted" else Delivered(name)
