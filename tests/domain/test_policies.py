@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from sendonce.domain.policies import (
     next_delay,
     override,
     parse_policy,
+    span,
     spread_of,
 )
 from sendonce.errors import ConfigError
@@ -58,6 +60,50 @@ def test_W10_jitter_shortens_by_at_most_its_share(policy: Policy, attempt: int, 
 def test_W10_the_spread_is_reproducible_and_below_one(delivery_id: int, attempt: int) -> None:
     assert 0 <= spread_of(delivery_id, attempt) < 1
     assert spread_of(delivery_id, attempt) == spread_of(delivery_id, attempt)
+
+
+def test_W10_the_documented_formula_is_the_one_and_its_example_is_right() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-it-works.md").read_text("utf-8")
+    mask = 2**64 - 1
+
+    x = (42 * 0x9E3779B97F4A7C15 + 3 * 0xD1B54A32D192ED03) & mask
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    x = x ^ (x >> 31)
+    spread = (x >> 11) / 2**53
+    delay = next_delay(DEFAULT_POLICY, 3, spread_of(42, 3))
+
+    assert spread_of(42, 3) == spread
+    assert delay == timedelta(seconds=40) * (1 - 0.1 * spread)
+    assert f"`spread` is {spread:.6f}" in page
+    assert f"(1 − 0.1 · {spread:.6f}) = {delay.total_seconds():.3f} seconds" in page
+    for number in ("0x9E3779B97F4A7C15", "0xD1B54A32D192ED03", "0xBF58476D1CE4E5B9", "0x94D049BB133111EB"):
+        assert number in page
+
+
+@pytest.mark.parametrize(
+    ("max_attempts", "first", "longest", "seconds"),
+    [(1, 10, 10, 10), (1, 10, 100, 10), (3, 10, 100, 70), (4, 10, 80, 150), (5, 10, 80, 230), (5, 10, 79, 228)],
+)
+def test_the_span_of_a_policy_is_the_sum_of_its_delays(
+    max_attempts: int, first: int, longest: int, seconds: int
+) -> None:
+    policy = Policy(
+        max_attempts=max_attempts, first_delay=timedelta(seconds=first), longest_delay=timedelta(seconds=longest)
+    )
+
+    assert span(policy) == timedelta(seconds=seconds)
+
+
+@given(policy=policies())
+def test_the_span_is_the_sum_for_every_policy(policy: Policy) -> None:
+    delays = [next_delay(policy, attempt, 0.0) for attempt in range(1, policy.max_attempts + 1)]
+
+    assert span(policy) == sum(delays, timedelta(0))
+
+
+def test_D6_the_span_of_the_default_is_more_than_a_day() -> None:
+    assert timedelta(hours=28) < span(DEFAULT_POLICY) < timedelta(hours=29)
 
 
 @pytest.mark.parametrize("series", [[(n, 1) for n in range(1, 10_001)], [(7, n) for n in range(1, 10_001)]])
