@@ -72,6 +72,11 @@ def test_a_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dea
     assert gauges.STALE_SECONDS >= 3 * gauges.READ_SECONDS
 
 
+def test_what_a_dead_worker_held_is_taken_over_within_seconds() -> None:
+    rounds_a_second = 4
+    assert 2 * rounds_a_second * keeper.EXPIRE_LIMIT >= CONFIG.concurrency
+
+
 def test_a_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
     assert vitals.STUCK_SECONDS > lanes.CALL_SECONDS + patience.LONGEST_SECONDS
     assert vitals.STUCK_SECONDS > files.BUSY_SECONDS + patience.LONGEST_SECONDS
