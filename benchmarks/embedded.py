@@ -65,13 +65,13 @@ def _bare(path: Path) -> float:
             connection.execute("rollback")
             break
         connection.executemany(
-            "update sendonce_deliveries set status = 'InProgress', next_attempt_at = null, updated_at = ? where id = ?",
-            [(now, row[0]) for row in rows],
-        )
-        connection.executemany(
             "insert into sendonce_attempts (delivery_id, attempt, lease_id, status, created_at)"
             " values (?, 1, ?, 'Leased', ?)",
             [(row[0], lease, now) for row in rows],
+        )
+        connection.executemany(
+            "update sendonce_deliveries set status = 'InProgress', next_attempt_at = null, updated_at = ? where id = ?",
+            [(now, row[0]) for row in rows],
         )
         connection.execute(
             "insert into sendonce_leases (id, worker_id, created_at, expires_at, deliveries) values (?, 1, ?, ?, ?)",

@@ -15,6 +15,7 @@ from tests.engine.faults import faulty
 from tests.engine.rig import QUICK, Asked, Told, Working, after, given_many, serving, working
 from tests.given import expire, given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
+from tests.stores.aging import without_rules
 from tests.stores.databases import Database, SqliteDatabase
 
 BUSY = StoreBusy("away")
@@ -241,7 +242,8 @@ async def test_what_belongs_to_a_removed_subscription_is_given_up(database: Data
 
 async def test_what_was_erased_before_it_was_sent_is_given_up(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
-    database.execute("update sendonce_events set payload = null, content_gone_at = created_at")
+    with without_rules(database) as connection:
+        connection.execute("update sendonce_events set payload = null, content_gone_at = created_at")
     channel = Told(Delivered())
 
     async with working(store, serving(channel)):
