@@ -27,7 +27,7 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
 ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"} | {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
-    *("missing_rights", "current_role", "clock", "server"),
+    *("missing_rights", "strangers", "current_role", "clock", "server"),
 }
 # The writing parts of cancel, of what nobody serves and of rolling up counters, a step of doubt, the migrator's
 # bookkeeping, the clock.

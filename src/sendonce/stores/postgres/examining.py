@@ -33,7 +33,7 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
     settings = (await fetch(connection, "server_settings", {}))[0]
     answered = time.time()
     me = (await fetch(connection, "current_role", {}))[0][0]
-    [(schema, strangers)] = await fetch(connection, "strangers", {}) or [("", ())]
+    [(schema, strangers)] = await fetch(connection, "strangers", {}) or [("", None)]
     known = len(available(PACKAGE))
     version, missing = None, await _missing(connection, [Right(me, "select", "table", "sendonce_meta")])
     if not missing:
@@ -64,7 +64,7 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
         tables=tuple(TableHealth(*row) for row in await fetch(connection, "table_health", {})),
         missing_rights=missing,
         schema=schema,
-        strangers=tuple(strangers),
+        strangers=tuple(strangers or ()),
     )
 
 

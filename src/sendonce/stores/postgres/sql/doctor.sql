@@ -82,7 +82,7 @@ select k.role, k.privilege, k.object
 
 -- name: strangers
 -- Our schema, and who may create functions and operators in it beside the owners of it and of our tables.
-select quote_ident(n.nspname), coalesce(array_agg(distinct s.name order by s.name) filter (where s.name is not null), '{}')
+select quote_ident(n.nspname), array_agg(distinct s.name order by s.name) filter (where s.name is not null)
   from pg_namespace n
   left join lateral (
     select case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end as name
