@@ -24,6 +24,7 @@ from sendonce import (
     RerunRefused,
     SchemaMismatch,
     SendonceError,
+    ServerReadOnly,
     StoreBusy,
     StoreError,
 )
@@ -85,7 +86,7 @@ GOOD = json.dumps({"name": "tea", "amount": 1}).encode()
 STATUSES = [
     (NotFound, 404), (NotAllowed, 409), (KeyReused, 409), (RerunRefused, 409), (BadEvent, 422), (BadDestination, 422),
     (PublishError, 422), (NotInTransaction, 422), (ConfigError, 400), (SendonceError, 400), (StoreBusy, 503),
-    (CommitUnknown, 503), (StoreError, 500), (SchemaMismatch, 500),
+    (ServerReadOnly, 503), (CommitUnknown, 503), (StoreError, 500), (SchemaMismatch, 500),
 ]  # fmt: skip
 
 

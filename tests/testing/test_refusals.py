@@ -71,13 +71,15 @@ async def test_a_transaction_that_has_failed_is_told_to_be_rolled_back(without_t
 
 
 def test_a_connection_that_sqlalchemy_has_closed_is_told_to_be() -> None:
-    with sqlalchemy.create_engine("sqlite://").connect() as connection:
+    engine = sqlalchemy.create_engine("sqlite://")
+    with engine.connect() as connection:
         pass
 
     with pytest.raises(
         ConfigError, match=r"^SQLAlchemy cannot use this connection as it is \(ResourceClosedError\); roll"
     ):
         testing.outbox(connection)
+    engine.dispose()
 
 
 async def test_within_an_event_loop_the_async_ones_are_named(connection: Any) -> None:
