@@ -16,6 +16,14 @@ WITHIN = 20  # against a test that hangs
 EVIL, GOOD = "evil", "good"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends by itself unless a test says so, however busy the machine is."""
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 10.0 * WITHIN)
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 10.0 * WITHIN)
+    monkeypatch.setattr(module, "_TRIES", 20)
+
+
 @pytest_asyncio.fixture
 async def server() -> AsyncIterator[NameServer]:
     async with name_server(ttl=60) as server:
@@ -166,6 +174,7 @@ async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_
 
     # A name that was slow once is not begun again while there are enough of them; one that was not is.
     assert isinstance(await got(names.of(wanted[-1], EVIL)), NotLookedUp)
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 10.0 * WITHIN)
     assert hosts(await names.of("good.example", EVIL)) == ["1.2.3.4"]
     await asyncio.wait_for(server.until(lambda asked: set(wanted) <= set(asked)), WITHIN)
     for host in wanted:
