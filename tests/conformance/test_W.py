@@ -301,14 +301,14 @@ def test_W13_a_failure_waits_with_its_error_and_the_last_one_is_a_dead_letter_at
     webhooks: Webhooks, tenant: Tenant
 ) -> None:
     tenant.endpoint(retry_limit=2)
-    tenant.behave(fail="500", retry_after="60s")
+    tenant.behave(fail="408", retry_after="60s")
     event_id = tenant.publish()
     first = tenant.waiting(event_id)
     webhooks.database.execute("update sendonce_deliveries set next_attempt_at = created_at where id = ?", first["id"])
 
     [last] = tenant.ended(event_id)
 
-    assert (first["attempt_count"], first["last_error"]) == (1, "http_500")
+    assert (first["attempt_count"], first["last_error"]) == (1, "http_408")
     assert moment(first["next_attempt_at"]) > moment(first["updated_at"])
     assert (last["status"], last["attempt_count"], last["next_attempt_at"]) == ("DeadLettered", 2, None)
     [letter] = webhooks.database.execute(
@@ -316,7 +316,7 @@ def test_W13_a_failure_waits_with_its_error_and_the_last_one_is_a_dead_letter_at
         " on d.id = z.delivery_id and d.updated_at = z.created_at where d.id = ?",
         last["id"],
     )
-    assert letter == ("exhausted", "http_500")
+    assert letter == ("exhausted", "http_408")
 
 
 def test_W15_what_has_ended_refuses_any_update_of_any_column(webhooks: Webhooks, tenant: Tenant) -> None:
