@@ -111,7 +111,11 @@ INSIDE = (
     _policy("longest_delay", kinds.DURATION, "The longest wait between two attempts."),
     _policy("jitter", kinds.NUMBER, "By up to this part a wait is shortened; 0 is exact."),
     _policy("timeout", kinds.DURATION, "For one send; at most four fifths of the lease."),
-    _policy("doubt_wait", kinds.DURATION, "The wait before an attempt of unknown outcome is asked about, or repeated."),
+    _policy(
+        "doubt_wait",
+        kinds.DURATION,
+        "The wait before an attempt of unknown outcome is asked about; where nobody can be asked the delay alone counts.",
+    ),
     _policy("retry_after_cap", kinds.DURATION, "The longest wait that a receiver can ask for."),
     _policy(
         "if_unsure",
