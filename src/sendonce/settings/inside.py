@@ -114,7 +114,7 @@ INSIDE = (
     _policy(
         "doubt_wait",
         kinds.DURATION,
-        "The wait before an attempt of unknown outcome is asked about; where nobody can be asked the delay alone counts.",
+        "The wait before an attempt of unknown outcome is asked about, where somebody can be asked.",
     ),
     _policy("retry_after_cap", kinds.DURATION, "The longest wait that a receiver can ask for."),
     _policy(
