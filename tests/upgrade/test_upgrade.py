@@ -58,7 +58,7 @@ def test_a_filled_database_is_migrated_under_running_programs(system: System, tm
         system.check_that_a_migration_steps_back()
         for point in [each for each in MIGRATING if system.migration.backfill or "backfill" not in each]:
             with system.migrate(**{killing.POINT: point, killing.PASS: "2" if "backfill" in point else "1"}) as victim:
-                assert victim.ended() == -signal.SIGKILL, point
+                assert victim.ended(120) == -signal.SIGKILL, point
             system.goes_on(f"after a migration that died at {point}")
         if system.migration.backfill:
             check_that_claims_go_on_during_the_back_fill(system, tmp_path)

@@ -17,11 +17,10 @@ async def backfill(connection: Connection, migrations: Sequence[Migration], told
 
     `late`: also what programs of the version before have written since the migration.
     """
-    for migration in migrations:
-        if not migration.backfill:
-            continue
-        # They run on the newest schema and on no later one.
-        if late and migration is migrations[-1] and await _is_late(connection, migration):
+    filling = [migration for migration in migrations if migration.backfill]
+    for migration in filling:
+        # The newest of these: what older programs have left empty before that was filled in when they could still run.
+        if late and migration is filling[-1] and await _is_late(connection, migration):
             await patiently(connection, partial(_lift, connection, migration), told)
         await _fill(connection, migration, told)
 

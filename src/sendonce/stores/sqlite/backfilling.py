@@ -15,11 +15,10 @@ def backfill(connection: sqlite3.Connection, migrations: Sequence[Migration], to
 
     `late`: also what programs of the version before have written since the migration.
     """
-    for migration in migrations:
-        if not migration.backfill:
-            continue
-        # They run on the newest schema and on no later one.
-        if late and migration is migrations[-1]:
+    filling = [migration for migration in migrations if migration.backfill]
+    for migration in filling:
+        # The newest of these: what older programs have left empty before that was filled in when they could still run.
+        if late and migration is filling[-1]:
             _lift(connection, migration)
         _fill(connection, migration, told)
 
