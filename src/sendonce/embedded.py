@@ -5,6 +5,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from sendonce import __version__
@@ -12,13 +14,16 @@ from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_doorbell, open_store
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
+from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine.policies import Policies
 from sendonce.errors import SendonceError
 from sendonce.observe import logs
 from sendonce.observe.facts import Begun, Emit, Fact, WorkerFailed
+from sendonce.operations import audit
 from sendonce.settings.channels import channels_of
 from sendonce.settings.load import find, load
 from sendonce.settings.model import Settings
-from sendonce.stores.ports import Doorbell
+from sendonce.stores.ports import Doorbell, Store
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
@@ -94,7 +99,17 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         retention=settings.retention,
         listen=settings.listen,
         tracebacks=settings.log.tracebacks,
+        audit=settings.audit,
+        auditing=partial(_walk, channels),
     )
+
+
+def _walk(
+    channels: Channels, store: Store, policies: Policies, namespace: str, keyring: SubscriptionKeyring
+) -> Callable[[datetime], AsyncIterator[audit.Report]]:
+    """What checks what is marked sent, with what a worker has."""
+    means = audit.Means(channels=channels, namespace=namespace, policy_of=policies.of, credentials_of=keyring.of)
+    return lambda since: audit.audit(store, means, since=since)
 
 
 def doorbell_of(settings: Settings) -> Doorbell | None:

@@ -14,6 +14,7 @@ from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.auditing import Auditing, AuditSettings, Walking
 from sendonce.engine.config import WorkerConfig, check_timeout
 from sendonce.engine.descriptors import check_descriptors
 from sendonce.engine.gone import Gone
@@ -42,7 +43,7 @@ class Parts:
 
     `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything, without `retention`
     everything is kept; at `listen` its metrics and its health are served; with `tracebacks` it is logged where own
-    channels raise.
+    channels raise; `auditing` makes the walk of the audits that `audit` wants.
     """
 
     open_store: Callable[[], Awaitable[Store]]
@@ -57,6 +58,8 @@ class Parts:
     retention: RetentionSettings | None = None
     listen: Address | None = None
     tracebacks: bool = False
+    audit: AuditSettings | None = None
+    auditing: Walking | None = None
 
 
 async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
@@ -113,8 +116,9 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
                 _stop_on_signals(worker)
             shown = nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id)
             pruned = _pruned(parts, store, worker_id)
+            audited = _audited(parts, store, policies, namespace, worker_id)
             watched = _watched(alarm, until_idle=parts.config.until_idle)
-            async with _minding(gone), _summed_up(incidents), _told(worker, stop), watched, pruned, shown:
+            async with _minding(gone), _summed_up(incidents), _told(worker, stop), watched, pruned, audited, shown:
                 stopped = await worker.run()
         finally:
             await asyncio.to_thread(keeping.stop)
@@ -231,6 +235,23 @@ async def _pruned(parts: Parts, store: Store, worker_id: int) -> AsyncIterator[N
     finally:
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _audited(
+    parts: Parts, store: Store, policies: Policies, namespace: str, worker_id: int
+) -> AsyncIterator[None]:
+    """Take part in audits while the worker works. One that is cut short is another worker's after a while."""
+    if parts.audit is None or parts.audit.audit_every is None or parts.auditing is None:
+        yield
+        return
+    walk = parts.auditing(store, policies, namespace, SubscriptionKeyring(store, parts.sealer))
+    looking = asyncio.create_task(Auditing(store, parts.audit, walk, parts.emit, worker_id=worker_id).run())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
 
 
 class _KeeperThread:

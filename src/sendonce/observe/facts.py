@@ -275,6 +275,22 @@ class PruningLate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What is marked sent was checked: so many deliveries, findings among them, and those that got no answer."""
+
+    looked_at: int
+    findings: int
+    unanswered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFailed:
+    """What is marked sent cannot be checked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PruningFailed:
     """Retention cannot do its work."""
 
@@ -304,6 +320,8 @@ Fact: TypeAlias = (
     | AlertFailed
     | MetricsFailed
     | Pruned
+    | Audited
+    | AuditFailed
     | PruningFailed
     | PruningLate
     | Stopping

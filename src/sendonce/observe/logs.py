@@ -13,6 +13,8 @@ from sendonce.observe.facts import (
     Adopted,
     Alerted,
     AlertFailed,
+    Audited,
+    AuditFailed,
     Begun,
     ChannelRaised,
     CommitsLost,
@@ -99,6 +101,11 @@ def worded(fact: Fact) -> tuple[int, str]:
             return logging.INFO, _news(fact)
         case CommitsLost() | LossOver() | OtherInstance() | ServerChanged() | Adopted():
             return _of_the_database(fact)
+        case Audited():
+            found = (
+                f"{fact.looked_at} deliveries looked at, {fact.findings} findings, {fact.unanswered} without an answer"
+            )
+            return logging.WARNING if fact.findings else logging.INFO, f"audit of what is marked sent: {found}"
         case WorkerFailed():
             return logging.ERROR, f"the worker has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
@@ -182,6 +189,7 @@ def _warning(
     | NotServed
     | Alerted
     | AlertFailed
+    | AuditFailed
     | MetricsFailed
     | PruningFailed
     | PruningLate,
@@ -207,18 +215,20 @@ def _warning(
             return f"gave up {fact.expired} deliveries: {why}"
         case Alerted():
             return f"alert {fact.name}: {fact.message}"
-        case AlertFailed() | MetricsFailed() | PruningFailed() | PruningLate():
+        case AlertFailed() | AuditFailed() | MetricsFailed() | PruningFailed() | PruningLate():
             return _failure(fact)
         case _:
             assert_never(fact)
 
 
-def _failure(fact: AlertFailed | MetricsFailed | PruningFailed | PruningLate) -> str:
+def _failure(fact: AlertFailed | AuditFailed | MetricsFailed | PruningFailed | PruningLate) -> str:
     match fact:
         case AlertFailed(way="database"):
             return f"alerts cannot be looked at: {fact.reason}"
         case AlertFailed():
             return f"an alert could not be told by {fact.way}: {fact.reason}"
+        case AuditFailed():
+            return f"what is marked sent cannot be checked: {fact.reason}"
         case MetricsFailed():
             return f"the gauges of the database cannot be read: {fact.reason}"
         case PruningFailed():

@@ -10,6 +10,7 @@ _database = partial(Setting, table="database")
 _worker = partial(Setting, table="worker", part="sendonce.engine.config:WorkerConfig")
 _policy = partial(Setting, table="policy", part="sendonce.domain.policies:Policy")
 _retention = partial(Setting, table="retention", part="sendonce.engine.retention:RetentionSettings")
+_reconcile = partial(Setting, table="reconcile", part="sendonce.engine.auditing:AuditSettings")
 _log = partial(Setting, table="log", part="sendonce.observe.log_settings:LogSettings")
 _alerts = partial(Setting, table="alerts", part="sendonce.engine.alerts:AlertSettings")
 
@@ -141,6 +142,18 @@ INSIDE = (
     _retention("workers", kinds.DURATION_OR_NEVER, "How long workers that have stopped are remembered."),
     _retention("every", kinds.DURATION, "How often one of the workers removes what is old."),
     _retention("batch", kinds.WHOLE, "How many events it looks at in one step."),
+    _reconcile(
+        "audit_every",
+        kinds.DURATION,
+        "How often one of the workers checks what is marked sent against what the other side has; never unless set.",
+        example='"1d"',
+    ),
+    _reconcile(
+        "audit_since",
+        kinds.DURATION,
+        "How far back it looks each time; twice `audit_every` unless set, and longer than that.",
+        example='"2d"',
+    ),
     _log(
         "format",
         kinds.choice("text", "json"),

@@ -9,6 +9,7 @@ from typing import Any
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.auditing import AuditSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings
 from sendonce.observe.log_settings import LogSettings
@@ -64,6 +65,7 @@ def settings_of(everything: Everything) -> Settings:
             table.name.removeprefix("policy."): _channel_policy(table, policy) for table in everything.inner("policy")
         },
         retention=_retention(everything.table("retention")),
+        audit=_audit(everything.table("reconcile")),
         log=LogSettings(**everything.table("log").values()),
         alerts=_alerts(everything.table("alerts")),
         guard=tables.guard(everything.table("network")),
@@ -102,6 +104,11 @@ def _retention(table: Table) -> RetentionSettings:
     values: dict[str, Any] = {key: None if value == NEVER else value for key, value in table.values().items()}
     with table.reading():
         return RetentionSettings(**values)
+
+
+def _audit(table: Table) -> AuditSettings:
+    with table.reading():
+        return AuditSettings(**table.values())
 
 
 def _alerts(table: Table) -> AlertSettings:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sendonce.channels.guard import Guard
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.auditing import AuditSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import RetentionSettings
 from sendonce.observe.log_settings import LogSettings
@@ -46,6 +47,7 @@ class Settings:
     policy: Policy = DEFAULT_POLICY
     channel_policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     log: LogSettings = field(default_factory=LogSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     guard: Guard = field(default_factory=Guard)

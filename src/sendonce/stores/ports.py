@@ -25,7 +25,7 @@ from sendonce.stores.records import (
     Room,
     SubscriptionSecrets,
 )
-from sendonce.stores.upkeep import ErasureStore, RetentionStore
+from sendonce.stores.upkeep import AuditStore, ErasureStore, RetentionStore
 from sendonce.stores.verifying import VerifyStore
 
 # Secrets by kind as they are stored, for the subscription with this id.
@@ -431,6 +431,7 @@ class Store(
     OperatorStore,
     BulkStore,
     RetentionStore,
+    AuditStore,
     ErasureStore,
     ReadStore,
     VerifyStore,

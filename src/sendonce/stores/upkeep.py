@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -127,6 +127,22 @@ class RetentionStore(Protocol):
         self, kind: str, *, operator: str, reason: str, subject: str, affected: int, details: str
     ) -> int:
         """Write into the operations log what was done by hand; the row's id."""
+        ...
+
+
+class AuditStore(Protocol):
+    """Whose turn it is to check what is marked sent: one worker's at a time."""
+
+    async def take_audit(self, turn: Turn) -> datetime | None:
+        """For one worker, when an audit is due: the database's time. None for all others."""
+        ...
+
+    async def keep_audit(self, turn: Turn) -> bool:
+        """Go on with it; False when another worker has taken it over."""
+        ...
+
+    async def end_audit(self, turn: Turn, *, wait: timedelta) -> None:
+        """It is over; the next one is due after `wait`."""
         ...
 
 

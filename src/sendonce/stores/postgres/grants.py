@@ -66,6 +66,7 @@ grant update (state, state_reason, updated_at) on sendonce_subscriptions to {wor
 grant insert on sendonce_operations to {worker};
 grant select (id) on sendonce_operations to {worker};
 grant insert, update on sendonce_alerts to {worker};
+grant select, insert, update on sendonce_audits to {worker};
 grant select, update, delete on sendonce_leases to {worker};
 grant select, insert, update on sendonce_workers to {worker};
 grant select, update (ended_at, ended_by) on sendonce_losses to {worker};

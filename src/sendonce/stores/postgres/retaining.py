@@ -35,6 +35,20 @@ class Retaining(Lanes):
         await self.upkeep.fetch("end_turn", values)
         await self.upkeep.close()
 
+    async def take_audit(self, turn: Turn) -> datetime | None:
+        """See AuditStore."""
+        rows = await self.people.fetch("take_audit", {"worker_id": turn.worker_id, "hold": turn.hold.total_seconds()})
+        return rows[0][0] if rows else None
+
+    async def keep_audit(self, turn: Turn) -> bool:
+        """See AuditStore."""
+        values = {"worker_id": turn.worker_id, "hold": turn.hold.total_seconds()}
+        return bool(await self.people.fetch("keep_audit", values))
+
+    async def end_audit(self, turn: Turn, *, wait: timedelta) -> None:
+        """See AuditStore."""
+        await self.people.fetch("end_audit", {"worker_id": turn.worker_id, "wait": wait.total_seconds()})
+
     async def retain(
         self,
         stage: Stage,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
@@ -28,6 +28,17 @@ class Retaining:
 
     async def end_turn(self, part: str, turn: Turn, *, wait: timedelta) -> None:
         await self._writer.run(_end_turn, part, turn, wait)
+
+    async def take_audit(self, turn: Turn) -> datetime | None:
+        return await self._writer.run(_take_audit, turn)
+
+    async def keep_audit(self, turn: Turn) -> bool:
+        values = {"worker_id": turn.worker_id, "hold": microseconds(turn.hold)}
+        return bool(await self._writer.run(Transaction.fetch, "keep_audit", values))
+
+    async def end_audit(self, turn: Turn, *, wait: timedelta) -> None:
+        values = {"worker_id": turn.worker_id, "wait": microseconds(wait)}
+        await self._writer.run(Transaction.change, "end_audit", values)
 
     async def retain(
         self,
@@ -71,6 +82,11 @@ def check_contents(transaction: Transaction, old_ids: Sequence[int], new_ids: Se
 def change_each(transaction: Transaction, name: str, ids: Sequence[int], **values: object) -> None:
     """Run a query once for each id."""
     transaction.change_many(QUERIES[name], [{"now": transaction.now, "id": each, **values} for each in ids])
+
+
+def _take_audit(transaction: Transaction, turn: Turn) -> datetime | None:
+    values = {"worker_id": turn.worker_id, "hold": microseconds(turn.hold)}
+    return moment(transaction.now) if transaction.fetch("take_audit", values) else None
 
 
 def _take_turn(transaction: Transaction, part: str, turn: Turn, whole: timedelta) -> int | None:

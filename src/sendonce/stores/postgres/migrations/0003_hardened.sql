@@ -498,3 +498,10 @@ begin
       'alter function %s set search_path = pg_catalog, %I, pg_temp'::text, each, pg_catalog.current_schema());
   end loop;
 end $$;
+
+-- Whose turn it is to check what is marked sent, until when; between two audits, when the next one is due. One row.
+create table sendonce_audits (
+  id int primary key check (id = 1),
+  held_by bigint,
+  due_at timestamptz not null
+) with (fillfactor = 50);

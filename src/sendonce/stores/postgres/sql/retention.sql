@@ -189,3 +189,20 @@ select d.id
                  and c.corrections = d.corrections and c.content is not null offset 0)
             else e.payload is null end
  order by d.id;
+
+-- name: take_audit
+-- As take_turn; the first one of all makes the row.
+insert into sendonce_audits as a (id, held_by, due_at)
+values (1, :worker_id, now() + :hold::float8 * interval '1 second')
+on conflict (id) do update set held_by = excluded.held_by, due_at = excluded.due_at
+ where a.due_at <= now()
+returning now();
+
+-- name: keep_audit
+update sendonce_audits set due_at = now() + :hold::float8 * interval '1 second'
+ where id = 1 and held_by = :worker_id
+returning id;
+
+-- name: end_audit
+update sendonce_audits set held_by = null, due_at = now() + :wait::float8 * interval '1 second'
+ where id = 1 and held_by = :worker_id;

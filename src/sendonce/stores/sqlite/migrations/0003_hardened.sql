@@ -142,3 +142,10 @@ create trigger resealed_secrets_stay_bound before update on sendonce_subscriptio
   when substr(new.secret, 1, 7) = x'7365616c65643a' and substr(new.secret, 1, 9) <> x'7365616c65643a323a'
    and exists (select 1 from sendonce_meta where name = 'secrets' and value = 'bound')
 begin select raise(abort, 'the secrets of this database are bound to what they are of: store them with a newer sendonce'); end;
+
+-- Whose turn it is to check what is marked sent, until when; between two audits, when the next one is due. One row.
+create table sendonce_audits (
+  id integer primary key check (id = 1),
+  held_by integer,
+  due_at integer not null
+);
