@@ -299,3 +299,29 @@ def test_a_token_is_there_when_its_part_of_a_second_is_over(pair: Pair, passed: 
     pair.advance(passed)
 
     assert pair.call("take_tokens", added, 10) == tokens
+
+
+@SIDES
+@pytest.mark.parametrize("stage", Stage)
+def test_retention_looks_at_what_was_recorded_longer_ago_than_its_age(
+    pair: Pair, side: timedelta, stage: Stage
+) -> None:
+    event_id = publish(pair)
+
+    pair.advance(100 * S + side)
+
+    assert pair.call("count_old", stage, 0, limit=10, age=100 * S).last_id == (event_id if side > 0 * S else None)
+
+
+@SIDES
+def test_a_secret_that_has_ended_is_gone_with_the_next_rotation(pair: Pair, side: timedelta) -> None:
+    added = pair.call(
+        "add_subscription", tenant="", types=["*"], destination="null:a", policy=None, description=None,
+        operator="ada", secrets=lambda _: {"signing": b"plain:old"},
+    )  # fmt: skip
+    pair.call("rotate_secret", added, b"plain:new", overlap=S, **WHO)
+
+    pair.advance(S + side)
+    pair.call("rotate_secret", added, b"plain:newest", overlap=S, **WHO)
+
+    assert len(pair.ids("select id from sendonce_subscription_secrets")) == (3 if side < 0 * S else 2)
