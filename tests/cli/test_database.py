@@ -29,6 +29,8 @@ READING = [
     ["cancel", "1", "--reason", "x"],
     ["reconcile"],
     ["doubt", "--open", "--reason", "x"],
+    ["restored", "--nothing-lost", "--reason", "x"],
+    ["instance"],
     ["stop", "--all"],
     ["resume", "--all"],
     ["operations", "list"],

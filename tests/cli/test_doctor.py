@@ -14,7 +14,7 @@ def test_what_is_well_is_said_line_by_line(lite: Cli) -> None:
     lines = ran.out.splitlines()
     assert ran.code == 0
     assert lines[0] == lite.database
-    assert "  ok       schema: the schema is 2, the newest" in lines
+    assert "  ok       schema: the schema is 3, the newest" in lines
     assert all(line.startswith("  ok ") for line in lines[1:])
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
-from sendonce.domain.attempts import Result, Verdict
+from sendonce.domain.attempts import NO_FENCE, Fence, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.stores.ports import Started, Store
 
@@ -25,10 +25,12 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def start(self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS) -> Started:
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
         self.on_start(limit)
         self._begin("start")
-        started = await self._store.start(worker_id, limit, hold, limits)
+        started = await self._store.start(worker_id, limit, hold, limits, fence)
         self._end("start")
         return started
 

@@ -311,18 +311,14 @@ async def test_what_is_scheduled_for_later_stays_so_when_it_is_put_in_doubt(data
     assert row.next_attempt_at == tomorrow
 
 
-@pytest.mark.parametrize("reason", ["cancelled", "held"])
 async def test_the_next_generation_is_left_alone_for_as_long_as_the_one_before(
-    database: Database, store: Store, reason: str
+    database: Database, store: Store
 ) -> None:
     waiting = replace(POLICY, doubt_wait=timedelta(minutes=5))
-    given_due_delivery(database, if_unsure="hold" if reason == "held" else None)
+    one = given_due_delivery(database)
     lease = await given_lease(store)
-    [one] = [claim.delivery_id for claim in lease.claims]
-    looked_up = reason == "cancelled"
-    await store.settle(decided([report(lease, Unknown("timeout"))], waiting, can_look_up=looked_up))
-    if reason == "cancelled":
-        await store.cancel([one], operator="ada", reason="wrong")
+    await store.settle(decided([report(lease, Unknown("timeout"))], waiting, can_look_up=True))
+    await store.cancel([one], operator="ada", reason="wrong")
 
     acted = await store.open_generations([one], kind="requeue", operator="ada", reason="not there")
 
@@ -333,6 +329,17 @@ async def test_the_next_generation_is_left_alone_for_as_long_as_the_one_before(
     assert await doubtful(store) == []
     database.advance(timedelta(minutes=5, seconds=1))
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [row.id]
+
+
+async def test_what_was_held_because_nobody_can_be_asked_is_sent_at_once_when_a_person_says_so(
+    database: Database, store: Store
+) -> None:
+    one = given_due_delivery(database, if_unsure="hold")
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+
+    acted = await store.open_generations([one], kind="requeue", operator="ada", reason="she has seen nothing")
+
+    assert [claim.delivery_id for claim in (await given_lease(store)).claims] == list(acted.ids)
 
 
 async def test_what_a_late_answer_has_proven_does_not_wait(database: Database, store: Store) -> None:

@@ -134,14 +134,14 @@ def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spre
     doubtful = replace(delivery, in_doubt=True)
     nobody_to_ask = delivery.can_look_up is False
     code = outcome.code if isinstance(outcome, Unknown) else None
-    left_alone = doubt_wait(policy, code, was_in_doubt=delivery.in_doubt)
+    # Without anybody to ask there is no answer to wait for; but who has lost a lease may still be sending it.
+    left_alone: timedelta | None = None
+    if not nobody_to_ask or code == LEASE_EXPIRED.code:
+        left_alone = doubt_wait(policy, code, was_in_doubt=delivery.in_doubt)
     if nobody_to_ask and (_is_spent(delivery, policy) or _is_held(doubtful, policy)):
         return replace(_give_up(doubtful, ReasonClass.EXHAUSTED, policy, spread), left_alone=left_alone)
-    pause = _backoff(delivery, policy, spread)
-    if nobody_to_ask and code != LEASE_EXPIRED.code:
-        # There is no answer to wait for, and nobody is still sending it.
-        return _within_deadline(doubtful, wait(pause, in_doubt=True))
-    return _within_deadline(doubtful, wait(max(pause, left_alone), in_doubt=True, left_alone=left_alone))
+    pause = max(_backoff(delivery, policy, spread), left_alone or timedelta(0))
+    return _within_deadline(doubtful, wait(pause, in_doubt=True, left_alone=left_alone))
 
 
 def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float) -> Decision:

@@ -52,7 +52,7 @@ class Orchestrator:
         return await self._store.park_unserved(room, served)
 
     async def give_up_unserved(self, name: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Give up what has expired while it waited for a channel that no live worker serves; a bounded step."""
+        """Give up what came to its deadline while no live worker served its channel; a bounded step."""
         message = f"its deadline has passed, and no worker served {shown(name)}"
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
 

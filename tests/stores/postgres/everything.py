@@ -174,6 +174,7 @@ async def reconcile(store: PostgresStore) -> None:
     await store.add_finding(77, kind="no_evidence", details="test")
     since = datetime.now(UTC) - timedelta(hours=2)
     await store.left_alone()
+    await store.give_up_unserved("channel:sms", 0, 100, message="nobody served it")
     witness = Witness(lease.claims[0].delivery_id, 99, 1, lease.claims[0].event_id, since)
     assert await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:1") is not None
     assert (await store.start(WORKER, 1, HOLD, fence=Fence(witness=witness))).refused is Refusal.COMMITS_LOST

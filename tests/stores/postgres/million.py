@@ -70,8 +70,9 @@ select md5(n::text)::uuid,
 
 insert into sendonce_deliveries (event_id, subscription_id, created_at, next_attempt_at, updated_at, notified_at,
                                  destination_hash, attempt_count, status, destination, notification_id)
-select n, case n %% 100 when 0 then 1 + n %% 50 end, now() - interval '1 day' + n * interval '10 ms', null, now(),
-       case when n > %(dead)s then now() end, md5('null:a')::uuid, 1,
+select n, case when n %% 100 = 0 and n > %(dead)s then 1 + n %% 50 end,
+       now() - interval '1 day' + n * interval '10 ms', null, now(),
+       case when n > %(dead)s then now() end, encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid, 1,
        case when n > %(dead)s then 'Completed' else 'DeadLettered' end, 'null:a', 'n-' || n
   from generate_series(1, %(finished)s) n;
 
@@ -85,7 +86,8 @@ select n, 3, md5(n::text)::uuid, '', 'order.created', 'order-' || n from generat
 insert into sendonce_request_keys (request_id, type, key)
 select n, 'order.created', 'job-' || n from generate_series(1, %(requests)s) n;
 insert into sendonce_recipients (request_id, destination_hash, is_required, destination)
-select n, md5('null:a')::uuid, true, 'null:a' from generate_series(1, %(requests)s) n;
+select n, encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid, true, 'null:a'
+  from generate_series(1, %(requests)s) n;
 
 insert into sendonce_dead_letters (delivery_id, created_at, reason, closed_at, closed_as)
 select n, now() - interval '1 day' + n * interval '10 ms', 'refused', case n %% 2 when 0 then now() end,
@@ -102,7 +104,7 @@ insert into sendonce_workers (name, version, concurrency) select 'host:' || n, '
 insert into sendonce_counters (name, amount) select 'completed', 1 from generate_series(1, 5000) n;
 insert into sendonce_findings (delivery_id, attempt, kind) select n, 1, 'late_result' from generate_series(1, 1000) n;
 insert into sendonce_contents (event_id, destination_hash, content)
-select n, md5('null:a')::uuid, '{}' from generate_series(1, 20000) n;
+select n, encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid, '{}' from generate_series(1, 20000) n;
 insert into sendonce_corrections (delivery_id, replaces, operation_id)
 select 10000000 + n, 20000000 + n, n from generate_series(1, 20000) n;
 
@@ -115,7 +117,8 @@ insert into sendonce_deliveries (event_id, next_attempt_at, destination_hash, at
 select n,
        case place when 'due' then now() - interval '1 hour' + n * interval '1 ms'
                   when 'retrying' then now() + interval '1 hour' + n * interval '1 ms' end,
-       md5('null:a')::uuid, case place when 'due' then 0 else 1 end, place = 'retrying' and n %% 2 = 0,
+       encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid,
+       case place when 'due' then 0 else 1 end, place = 'retrying' and n %% 2 = 0,
        case place when 'due' then 'Pending' when 'in flight' then 'InProgress' else 'PendingRetry' end, 'null:a',
        case place when 'parked' then 'subscription:1' end
   from (select n, case when n > %(finished)s + %(due)s + %(retrying)s + %(parked)s then 'in flight'

@@ -39,7 +39,7 @@ MEANT = {
     "close_attempts": "SEARCH a USING PRIMARY KEY (delivery_id=? AND attempt=?)",
     "move_deliveries": f"SEARCH d {BY_ID}",
     "judge": "SEARCH a USING PRIMARY KEY (delivery_id=? AND attempt=?)",
-    "expired_leases": "SEARCH sendonce_leases USING COVERING INDEX sendonce_leases_expiry (expires_at<?)",
+    "expired_leases": "SEARCH sendonce_leases USING INDEX sendonce_leases_expiry (expires_at<?)",
     "expired_claims": "SEARCH a USING PRIMARY KEY (delivery_id=?)",
     "unpark": "SEARCH sendonce_deliveries USING COVERING INDEX sendonce_deliveries_parked (parked_on=?)",
     "delivery_window": "SEARCH sendonce_deliveries USING INTEGER PRIMARY KEY (rowid<?)",
