@@ -215,7 +215,8 @@ PROMISED: tuple[Promise, ...] = (
     Promise(
         "After a failover that lost commits no new event is marked as sent without being sent, nothing stays in"
         " progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
-        "a worker lives through it, or has its `state` file; `make test-more`",
+        "the worker whose claims were lost lives through it, or has its `state` file, and claims before another one"
+        " does; `make test-more`",
         (
             "failover/test_lost_commits.py::test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say",
             "failover/test_lost_commits.py::test_an_old_primary_that_returns_is_a_stranger",

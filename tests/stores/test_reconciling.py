@@ -104,7 +104,7 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_clai
 
 async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
     given_due_delivery(database, if_unsure="hold")
-    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
 
     assert await doubtful(store) == []
 
