@@ -62,7 +62,8 @@ class Database(ABC):
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Every row of a table with all its columns, by its key."""
         with self.connection(autocommit=True) as connection:
-            cursor = connection.execute(f"select * from sendonce_{table} order by 1, 2, 3")
+            key = "delivery_id, attempt" if table == "attempts" else "1, 2, 3"
+            cursor = connection.execute(f"select * from sendonce_{table} order by {key}")
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
