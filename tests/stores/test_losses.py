@@ -183,6 +183,7 @@ async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, stor
     assert await store.end_loss() is None, "one was not asked about yet"
     await store.settle(decided([unanswered], POLICY, can_look_up=True))
     assert await store.end_loss() is None, "one got no answer yet"
+    database.advance(timedelta(minutes=1))
     lease = await given_lease(store)
     await settle_with(store, lease, Delivered("n-2"))
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from inspect import signature
 from typing import Any, cast
 
+from sendonce.domain.attempts import Witness
 from sendonce.domain.events import new_event
 from sendonce.domain.outcomes import Refused
 from sendonce.stores.bulk import REQUEUE, RUNNING, BulkStore
@@ -96,7 +97,12 @@ async def test_every_action_of_a_person_is_in_the_log(database: Database, store:
     expected = await act_on_deliveries(database, acting)
     await acting.stop("tenant", "acme", operator=WHO, reason="r-stop")
     await acting.resume("tenant", "acme", operator=WHO)
+    await acting.name_instance("production", operator=WHO, reason="r-instance")
+    witness = Witness(1, 99, 1, 1, before)
+    assert await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:7") is not None
+    await acting.disprove_loss(operator=WHO, reason="r-nothing-lost")
     expected |= {"r-stop": "stop tenant acme"} | await act_on_subscriptions(acting)
+    expected |= {"r-instance": "instance production", "r-nothing-lost": "nothing_lost loss"}
 
     log = await store.operations(before=10**9, state=None, limit=100)
 
