@@ -160,7 +160,8 @@ OTHER = {
 # What changes while a delivery is open; when it was recorded says nothing of what it is.
 CHANGING = {
     "created_at", "next_attempt_at", "updated_at", "notified_at", "expires_at", "proven_at", "not_before", "in_doubt",
-    "doubted_by", "deferred_count", "status", "if_unsure", "parked_on", "final_error_code", "notification_id",
+    "doubted_by", "put_off_since", "deferred_count", "status", "if_unsure", "parked_on", "final_error_code",
+    "notification_id",
 }  # fmt: skip
 
 
