@@ -108,13 +108,13 @@ def test_only_an_attempt_that_was_overtaken_is_excused(database: Database, story
 def test_what_verify_finds_is_strange(database: Database, tmp_path: Path) -> None:
     before, after = Report(title="before"), Report(title="after")
 
-    database.execute("delete from sendonce_attempts")
+    database.execute("delete from sendonce_deliveries where id = 1")
     verify(database, before)
     given_run(database, tmp_path, Ledger())  # completed, and no attempt has done it
     verify(database, after)
 
     before.check()
-    assert after.strange["verify: attempts"] == 4
+    assert after.strange["verify: attempts"] > 0
     assert after.more["verified_rows"] == 8
     with pytest.raises(AssertionError):
         after.check()
