@@ -6,7 +6,7 @@ import pytest
 
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from tests.crash.checking import examine, is_overtaken
+from tests.crash.checking import examine, is_overtaken, verify
 from tests.crash.ledger import FOUND, NOT_FOUND, Ledger
 from tests.crash.publishing import ACKNOWLEDGED, ASKED, ORDERS, PUBLISHERS, Entry, append, journal, number_of
 from tests.crash.report import Report
@@ -103,3 +103,18 @@ def test_a_receiver_that_recognises_a_token_does_not_accept_it_again(database: D
 )
 def test_only_an_attempt_that_was_overtaken_is_excused(database: Database, story: list[str], expected: bool) -> None:
     assert is_overtaken(story, last_attempt=3) is expected
+
+
+def test_what_verify_finds_is_strange(database: Database, tmp_path: Path) -> None:
+    before, after = Report(title="before"), Report(title="after")
+
+    verify(database, before)
+    given_run(database, tmp_path, Ledger())
+    database.execute("delete from sendonce_attempts")  # completed, and no attempt has done it
+    verify(database, after)
+
+    before.check()
+    assert after.strange["verify: attempts"] == 4
+    assert after.more["verified_rows"] == 8
+    with pytest.raises(AssertionError):
+        after.check()
