@@ -1,6 +1,11 @@
 -- What an attack on the second version showed to be missing: moments, names and rules. Columns are nullable and have no
 -- default, so that adding them takes moments, and programs of the version before go on.
 
+-- All of them at once, before anything is done, in the order in which programs take them: one that is taken late is waited
+-- for while the others stand still, and a program that holds it may wait for one of those.
+lock table sendonce_subscriptions, sendonce_subscription_secrets, sendonce_events, sendonce_deliveries, sendonce_attempts,
+  sendonce_contents, sendonce_breakers, sendonce_workers, sendonce_alerts in access exclusive mode;
+
 -- A moment before which a delivery in doubt is neither asked about nor sent, by anybody.
 alter table sendonce_deliveries add column not_before timestamptz;
 comment on column sendonce_deliveries.not_before is
