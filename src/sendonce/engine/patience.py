@@ -29,13 +29,16 @@ class Outage:
         if is_new:
             self._emit(DatabaseLost(part=self._part, reason=str(error)))
 
-    def over(self) -> bool:
-        """It has answered; True when it was away before."""
+    @property
+    def is_on(self) -> bool:
+        return self._lost_at is not None
+
+    def over(self) -> None:
+        """It has answered."""
         if self._lost_at is None:
-            return False
+            return
         self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
         self._lost_at, self._only_reads = None, False
-        return True
 
 
 class Patience:
@@ -53,7 +56,12 @@ class Patience:
         except TimeoutError:
             return
 
-    def calm(self) -> bool:
-        """It has answered; True when it was away before."""
+    @property
+    def is_needed(self) -> bool:
+        """It has not answered since it was away."""
+        return self._outage.is_on
+
+    def calm(self) -> None:
+        """It has answered."""
         self._pause = FIRST_SECONDS
-        return self._outage.over()
+        self._outage.over()

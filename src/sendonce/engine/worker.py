@@ -130,8 +130,9 @@ class Worker:
             wanted = self._sender.free
             try:
                 claimed = await self._claim(wanted)
-                if patience.calm():
+                if patience.is_needed:
                     await self._recognise()
+                patience.calm()
                 empty_turns = 0 if claimed or self.in_flight else empty_turns + 1
                 if claimed == 0 and self._config.until_idle and await self._is_idle(empty_turns):
                     return

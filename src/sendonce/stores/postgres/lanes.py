@@ -1,6 +1,7 @@
 """A lane: one connection that heals itself, used by one caller at a time; and the translation of driver errors."""
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NamedTuple, TypeAlias
@@ -178,7 +179,9 @@ class Lane:
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[Connection]:
         async with self._turn, translated(), asyncio.timeout(CALL_SECONDS):
-            if self._connection is None or self._connection.closed:
+            if self._connection is not None and _has_ended(self._connection):
+                await self._drop()
+            if self._connection is None:
                 self._connection = await self._opened()
             try:
                 yield self._connection
@@ -250,6 +253,18 @@ async def fetch(connection: Connection, name: str, values: Mapping[str, object])
     """Run a named query on this connection; its rows, if it has any."""
     cursor = await connection.execute(QUERIES[name], values)
     return await cursor.fetchall() if cursor.description is not None else []
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Nobody has asked the server anything, so what there is to read from it now is its farewell.
+
+    Seen before a call is made, as one that fails is told as an outage although the server may be back long since.
+    """
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _read_only() -> ServerReadOnly:
