@@ -11,7 +11,7 @@ from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Failed, Refused, Unknown
 from sendonce.domain.serving import Served
 from sendonce.engine import gauges as module
-from sendonce.engine.gauges import NAMED, Gauges
+from sendonce.engine.gauges import Gauges
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import Fact, MetricsFailed
 from sendonce.observe.metrics import CAUSES, OF_THE_DATABASE, exposition
@@ -72,7 +72,7 @@ async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, st
         "sendonce_deliveries_in_flight": 1,
         "sendonce_deliveries_in_doubt": 1,
         **{f'sendonce_deliveries_parked{{cause="{cause}"}}': 0 for cause in CAUSES},
-        'sendonce_deliveries_not_served{channel="other"}': 0,
+        "sendonce_deliveries_not_served": 0,
         **{f'sendonce_oldest_open_age_seconds{{channel="{channel}"}}': 0 for channel in ("https", "other")},
         **{f'sendonce_breakers_open{{channel="{channel}"}}': 0 for channel in ("https", "null", "other")},
         "sendonce_dead_letters_open": 2,
@@ -232,17 +232,12 @@ async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, monk
 
 
 async def test_what_no_live_worker_serves_is_a_gauge_of_its_own(database: Database, store: Store) -> None:
-    for number in range(NAMED + 2):
-        given_due_delivery(database, to=f"fax{number:02}:1")
-    given_due_delivery(database, to="fax00:2")
+    for to in ("fax:1", "fax:2", "sms:1", "null:"):
+        given_due_delivery(database, to=to)
     await store.start(1, 100, timedelta(minutes=1), Limits(served=Served(["null"])))
     gauges = await eldest(store)
     await gauges.look()
 
-    found = {name: value for name, value in shown(gauges).items() if name.startswith("sendonce_deliveries_not_served")}
-    assert found == {
-        'sendonce_deliveries_not_served{channel="other"}': 2,
-        'sendonce_deliveries_not_served{channel="fax00"}': 2,
-        **{f'sendonce_deliveries_not_served{{channel="fax{number:02}"}}': 1 for number in range(1, NAMED)},
-    }
-    assert shown(gauges)['sendonce_deliveries_parked{cause="channel"}'] == NAMED + 3
+    found = shown(gauges)
+    assert found["sendonce_deliveries_not_served"] == 3
+    assert found['sendonce_deliveries_parked{cause="channel"}'] == 3

@@ -58,8 +58,7 @@ def have_gauges(*addresses: str) -> list[bool]:
 
 
 def not_served(address: str) -> float:
-    name = "sendonce_deliveries_not_served"
-    return sum(value for each, value in scrape(address).items() if each.startswith(name))
+    return scrape(address)["sendonce_deliveries_not_served"]
 
 
 def workers_of(database: Database, amount: int, stack: ExitStack) -> tuple[list[Process], list[str]]:

@@ -19,8 +19,6 @@ READ_SECONDS = 15.0
 # Below the time after which the others take a worker for dead: then one of them serves these.
 CONFIRMED_SECONDS = 10.0
 STALE_SECONDS = 45.0
-# Of what nobody serves so many channels are named.
-NAMED = 10
 
 
 class GaugeStore(LeaseStore, ReadStore, AlertStore, Protocol):
@@ -100,6 +98,8 @@ def _measured(status: Status) -> list[Measured]:
         metrics.RETRYING: status.retrying,
         metrics.BEING_SENT: status.in_flight,
         metrics.IN_DOUBT: status.in_doubt,
+        # Without names: others choose schemes. The alert, `status` and `doctor` have them.
+        metrics.NOT_SERVED: sum(room.waiting for room in status.rooms if not room.is_served),
         metrics.DEAD_LETTERS: status.dead_letters,
         metrics.WORKERS: len(status.workers),
         metrics.STOPS: len(status.stops),
@@ -110,16 +110,8 @@ def _measured(status: Status) -> list[Measured]:
     parked |= {(cause,): count for cause, count in status.parked_by}
     return [
         (metrics.PARKED, parked),
-        (metrics.NOT_SERVED, _not_served(status)),
         *((metric, alone(value)) for metric, value in values.items()),
     ]
-
-
-def _not_served(status: Status) -> dict[tuple[str, ...], float]:
-    """By channel, the largest of them by name: others choose schemes, and every label is kept by whoever scrapes it."""
-    rooms = sorted((room for room in status.rooms if not room.is_served), key=lambda room: -room.waiting)
-    found: dict[tuple[str, ...], float] = {(OTHER,): sum(room.waiting for room in rooms[NAMED:])}
-    return found | {(room.name.partition(":")[2],): room.waiting for room in rooms[:NAMED]}
 
 
 def _age(status: Status, since: datetime | None) -> timedelta:

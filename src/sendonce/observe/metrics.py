@@ -74,7 +74,7 @@ BEING_SENT = Metric("sendonce_deliveries_in_flight", "gauge", "Deliveries that a
 IN_DOUBT = Metric("sendonce_deliveries_in_doubt", "gauge", "Open deliveries that may have been sent.")
 PARKED = Metric("sendonce_deliveries_parked", "gauge", "Deliveries that are held back, by what.", ("cause",))
 NOT_SERVED = Metric(
-    "sendonce_deliveries_not_served", "gauge", "Deliveries that wait for a channel no live worker serves.", ("channel",)
+    "sendonce_deliveries_not_served", "gauge", "Deliveries that wait for a channel no live worker serves."
 )
 OLDEST_OPEN = Metric(
     "sendonce_oldest_open_age_seconds", "gauge", "For how long the oldest open delivery is on its way.", ("channel",)
