@@ -145,13 +145,14 @@ async def working(
     book = LeaseBook()
     facts: list[Fact] = []
     worker_id = await store.register("here", "1", settings.concurrency, serves=channels.names)
+    memory = memory or Memory(instance=settings.instance)
     worker = Worker(
         orchestrator, store, channels, policies, book, settings,
         worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,
         memory=memory, name="here",
     )  # fmt: skip
     keeper = Keeper(
-        store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append
+        store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append, memory=memory
     )  # fmt: skip
     over = asyncio.Event()
     keeping = asyncio.create_task(keeper.run(over))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from sendonce.domain.attempts import Report, Result
+from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.decide import complete
 from sendonce.domain.outcomes import Unknown
 from sendonce.engine.keeper import Keeper
@@ -58,7 +58,7 @@ class Recording:
         await asyncio.sleep(self.slow)
         return list(decide([Report(a_claim(), 1, Unknown("lease_expired"))]))
 
-    async def beat(self, worker_id: int, *, progressed: bool) -> None:
+    async def beat(self, worker_id: int, *, progressed: bool, witness: Witness | None) -> None:
         self._note("beat", progressed)
 
     async def leave(self, worker_id: int) -> None:

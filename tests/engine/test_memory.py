@@ -50,6 +50,40 @@ async def test_the_newest_claim_is_known_again_by_the_next_worker(
     assert [name for name in os.listdir(tmp_path) if "state" in name] == ["worker.state"]
 
 
+async def test_a_newer_claim_that_it_heard_of_is_remembered_and_an_older_one_is_not(
+    database: Database, store: Store, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "worker.state")
+    memory = Memory(path, namespace="n")
+    memory.note(await a_lease(database, store))
+    own = memory.witness
+    assert own is not None
+    newer, older = (own._replace(lease_id=7, at=own.at + timedelta(seconds=by)) for by in (1, -1))
+
+    for heard in (older, None, newer):
+        memory.hear(heard)
+        memory.learn()
+    memory.close()
+
+    assert memory.witness == newer
+    assert Memory(path, namespace="n").witness == newer
+    memory.hear(newer)
+    memory.forget()
+    memory.learn()
+    assert memory.witness is None
+
+
+async def test_a_worker_knows_the_newest_claim_of_another(database: Database, store: Store) -> None:
+    """So that whoever is the first to claim after commits were lost knows that they are."""
+    lease = await a_lease(database, store)
+    memory, other = Memory(), Memory()
+    other.note(lease)
+
+    async with working(store, serving(rig.Told(Delivered())), memory=memory):
+        await store.beat(await store.register("other:1", "1", 10), progressed=True, witness=other.witness)
+        await until_async(lambda: memory.witness == other.witness, "it heard of it")
+
+
 def test_a_server_that_changed_is_noticed_once(tmp_path: Path) -> None:
     path = str(tmp_path / "worker.state")
     memory = Memory(path, namespace="n")

@@ -11,6 +11,7 @@ from sendonce.engine.gone import Gone
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.leases import LeaseBook
+from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Reconciler
@@ -74,15 +75,15 @@ class Node:
         worker_id = await store.register(self.process.name, "1", 4, serves=channels.names)
         orchestrator, book = Orchestrator(store, policies, channels), LeaseBook()
         namespace = await store.namespace()
-        gone = Gone(store, self._emit)
+        gone, memory = Gone(store, self._emit), Memory()
         worker = self.worker = Worker(
             orchestrator, store, channels, policies, book, scene.config,
             worker_id=worker_id, namespace=namespace, emit=self._emit, rooms=store,
-            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,),
+            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,), memory=memory,
         )  # fmt: skip
         keeper = Keeper(
             cast(Store, scene.door(self.process)), book, orchestrator.decide,
-            worker_id=worker_id, hold=scene.config.lease, emit=self._emit,
+            worker_id=worker_id, hold=scene.config.lease, emit=self._emit, memory=memory,
         )  # fmt: skip
         over = asyncio.Event()
         keeping = scene.loop.spawn(self._keeping, keeper.run(over))

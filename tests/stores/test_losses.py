@@ -150,12 +150,60 @@ async def test_what_is_recorded_after_that_is_sent_without_asking(database: Data
 async def test_a_loss_is_noticed_once_for_all_workers(database: Database, store: Store) -> None:
     witness = await given_marked_loss(database, store)
 
-    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:8") is None
+    again = await store.notice_loss(witness, wait=WAIT, noticed_by="host:8")
     database.execute("update sendonce_losses set ended_at = noticed_at, ended_by = 'sendonce worker'")
-    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:8") is None
+    when_over = await store.notice_loss(witness, wait=WAIT, noticed_by="host:8")
 
+    assert again is not None
+    assert when_over is not None
+    assert (again.noticed_by, when_over.noticed_by) == ("host:7", "host:7")
+    assert again.marked_id == again.upto_id
     later = witness._replace(at=database.now() + timedelta(seconds=1))
-    assert await store.notice_loss(later, wait=WAIT, noticed_by="host:8") is not None
+    another = await store.notice_loss(later, wait=WAIT, noticed_by="host:8")
+    assert another is not None
+    assert (another.id > again.id, another.noticed_by) == (True, "host:8")
+
+
+async def test_a_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Database, store: Store) -> None:
+    """What was recorded since the first, or was asked about for it, may have been sent and be forgotten again."""
+    await given_marked_loss(database, store)
+    first = (await store.status()).loss
+    database.advance(WAIT + timedelta(seconds=1))
+    [asked, *_] = await given_due_after_being_asked(store)
+    since = given_due_delivery(database, to="null:since")
+
+    witness = Witness(since, 1, 7, 1, database.now() + timedelta(seconds=1))
+    loss = await store.notice_loss(witness, wait=WAIT, noticed_by="host:9")
+    while await store.mark_loss(2):
+        continue
+
+    assert first is not None
+    assert loss is not None
+    assert (loss.id, loss.noticed_by, loss.marked_id) == (first.id, "host:9", 0)
+    assert loss.upto_id >= since > first.upto_id
+    rows = {row["id"]: bool(row["in_doubt"]) for row in database.rows("deliveries")}
+    assert (rows[asked], rows[since]) == (True, True)
+
+
+async def given_due_after_being_asked(store: Store) -> list[int]:
+    """Nobody has got them: they are not in doubt any more, and due."""
+    lease = await given_lease(store)
+    await settle_with(store, lease, Deferred("busy", "come again", timedelta(seconds=1)))
+    return [claim.delivery_id for claim in lease.claims]
+
+
+async def test_a_beat_says_which_claim_is_the_newest_of_all_workers(database: Database, store: Store) -> None:
+    older, newer = await given_claim(database, store), await given_claim(database, store)
+    here = await store.register("host:1", "1", 10)
+    there = await store.register("host:2", "1", 10)
+
+    assert await store.beat(here, progressed=False) is None
+    await store.beat(here, progressed=False, witness=older)
+    assert await store.beat(there, progressed=False) == older
+    await store.beat(there, progressed=False, witness=newer)
+    assert await store.beat(here, progressed=False) == newer
+    await store.beat(here, progressed=False, witness=lost(newer)._replace(at=newer.at + timedelta(seconds=1)))
+    assert await store.beat(here, progressed=False) == newer  # what the database does not have is no witness
 
 
 async def test_what_retention_took_away_is_not_lost(database: Database, store: Store) -> None:

@@ -37,6 +37,7 @@ ONLY_SQLITE = {
     "fence",
     "last_of_step",
     "make_due",
+    "newest_claim",
     "counters_to_roll_up",
     "drop_counters",
     "has_meta",

@@ -107,7 +107,7 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
         )
         loop = asyncio.get_running_loop()
         keeping = _KeeperThread(
-            parts, book, orchestrator, worker_id, vitals, incidents,
+            parts, book, orchestrator, worker_id, vitals, incidents, memory,
             on_end=lambda: loop.call_soon_threadsafe(worker.stop),
         )  # fmt: skip
         keeping.start()
@@ -259,11 +259,12 @@ class _KeeperThread:
 
     def __init__(
         self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, vitals: Vitals,
-        incidents: Incidents, on_end: Callable[[], object],
+        incidents: Incidents, memory: Memory, on_end: Callable[[], object],
     ) -> None:  # fmt: skip
         self._on_end = on_end
         self._vitals = vitals
         self._incidents = incidents
+        self._memory = memory
         self._parts = parts
         self._book = book
         self._orchestrator = orchestrator
@@ -306,7 +307,7 @@ class _KeeperThread:
             keeper = Keeper(
                 store, self._book, self._orchestrator.decide,
                 worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
-                vitals=self._vitals, on_expired=self._incidents.note,
+                vitals=self._vitals, on_expired=self._incidents.note, memory=self._memory,
             )  # fmt: skip
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._ready.set()

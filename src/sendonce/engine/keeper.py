@@ -8,6 +8,7 @@ from datetime import timedelta
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result
 from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine.memory import Memory
 from sendonce.engine.patience import Outage
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
@@ -29,7 +30,7 @@ class Keeper:
     def __init__(
         self, store: LeaseStore, book: LeaseBook, decide: Callable[[Sequence[Report]], Sequence[Result]],
         *, worker_id: int, hold: timedelta, emit: Emit, vitals: Vitals | None = None,
-        on_expired: Callable[[Sequence[Result]], None] | None = None,
+        on_expired: Callable[[Sequence[Result]], None] | None = None, memory: Memory | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._book = book
@@ -39,6 +40,7 @@ class Keeper:
         self._emit = emit
         self._on_expired = on_expired
         self._vitals = vitals or Vitals()
+        self._memory = memory or Memory()
         now = time.monotonic()
         self._next = {"renew": 0.0, "beat": 0.0, "roll_up": now + ROLL_UP_SECONDS, "end_loss": 0.0, "adopt": now}
         self._adopted_to = 0
@@ -71,7 +73,7 @@ class Keeper:
         now = time.monotonic()
         if now >= self._next["beat"]:
             self._next["beat"] = now + BEAT_SECONDS
-            await self._store.beat(self._worker_id, progressed=self._book.take_progress())
+            await self._beat()
         if now >= self._next["end_loss"]:
             self._next["end_loss"] = now + END_LOSS_SECONDS
             await self._end_loss()
@@ -82,6 +84,11 @@ class Keeper:
             self._next["roll_up"] = now + ROLL_UP_SECONDS
             while await self._store.roll_up_counters():
                 await self._renew()  # there are more, but our own leases come first
+
+    async def _beat(self) -> None:
+        """Say that we are alive; and everybody knows the newest claim of all, whoever of us is the next to claim."""
+        progressed, witness = self._book.take_progress(), self._memory.witness
+        self._memory.hear(await self._store.beat(self._worker_id, progressed=progressed, witness=witness))
 
     async def _renew(self) -> None:
         now = time.monotonic()

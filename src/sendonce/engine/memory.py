@@ -27,6 +27,7 @@ class Memory:
         self._namespace = namespace
         self._instance = instance
         self._witness: Witness | None = None
+        self._heard: Witness | None = None
         self._server: Server | None = None
         self._is_saved = True
         self._saved_at = 0.0
@@ -46,14 +47,22 @@ class Memory:
     def note(self, lease: Lease) -> None:
         """A claim was committed."""
         claim = lease.claims[0]
-        self._witness = Witness(claim.delivery_id, claim.attempt, lease.id, claim.event_id, lease.at)
-        self._is_saved = False
-        if self._path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            self._save(self._path)
+        self._remember(Witness(claim.delivery_id, claim.attempt, lease.id, claim.event_id, lease.at))
+
+    def hear(self, witness: Witness | None) -> None:
+        """Of a claim that the database has, whoever made it. From any thread; taken in by `learn`."""
+        self._heard = witness
+
+    def learn(self) -> None:
+        """Remember the claim that was heard of, if it is newer: others may be away when that one is missing."""
+        heard, self._heard = self._heard, None
+        if heard is None or (self._witness is not None and heard.at <= self._witness.at):
+            return
+        self._remember(heard)
 
     def forget(self) -> None:
         """That claim is lost, and everybody knows."""
-        self._witness = None
+        self._witness = self._heard = None
         self._is_saved = False
         self.close()
 
@@ -67,6 +76,12 @@ class Memory:
     def close(self) -> None:
         """Write down what is not written yet."""
         if self._path is not None and not self._is_saved:
+            self._save(self._path)
+
+    def _remember(self, witness: Witness) -> None:
+        self._witness = witness
+        self._is_saved = False
+        if self._path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self._save(self._path)
 
     def _read(self, path: Path) -> None:

@@ -161,6 +161,7 @@ class Worker:
         What waits in rooms gets up to half of the slots, and a single one in turn, so that it does not hold up what is
         due.
         """
+        self._memory.learn()
         served = await self._fleet.served()
         await self._unserved.tend(await self._waiting.look(served), served)
         self._is_rooms_turn = not self._is_rooms_turn
@@ -224,7 +225,8 @@ class Worker:
         witness = self._memory.witness
         if refused is Refusal.COMMITS_LOST and witness is not None:
             loss = await self._orchestrator.notice_loss(witness, noticed_by=self._name)
-            self._emit(CommitsLost(is_new=loss is not None))
+            if loss is not None:
+                self._emit(CommitsLost(is_new=loss.noticed_by == self._name))
             self._memory.forget()
         while await self._orchestrator.mark_loss():
             self._vitals.turn(CLAIMS)

@@ -116,7 +116,8 @@ class OrchestratorStore(Protocol):
 
     async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
         """Write down that this database has lost commits: what is recorded now must be asked about before it is sent,
-        and not before `wait` is over. None when that was written down since the witness, or retention took it."""
+        and not before `wait` is over; or what was written down about that since the witness. None when the witness is
+        not missing: retention has taken it."""
         ...
 
     async def mark_loss(self, limit: int) -> LossRow | None:
@@ -266,8 +267,9 @@ class LeaseStore(Protocol):
         """What other workers serve that were seen lately, each with whether one that is alive does."""
         ...
 
-    async def beat(self, worker_id: int, *, progressed: bool) -> None:
-        """Say that this worker is alive, and whether it has got something done since the last time."""
+    async def beat(self, worker_id: int, *, progressed: bool, witness: Witness | None = None) -> Witness | None:
+        """Say that this worker is alive, whether it has got something done since the last time, and which claim is the
+        newest that it knows of; the newest of those that all workers have said, and that the database has."""
         ...
 
     async def leave(self, worker_id: int) -> None:

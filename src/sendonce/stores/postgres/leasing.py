@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.attempts import Claim, Report, Result, Verdict, Witness
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.lanes import Connection, Lanes, fetch
@@ -43,9 +43,16 @@ class Leasing(Lanes):
         values = {"worker_id": worker_id, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
         return served_of(await self.leases.fetch("served", values))
 
-    async def beat(self, worker_id: int, *, progressed: bool) -> None:
+    async def beat(self, worker_id: int, *, progressed: bool, witness: Witness | None = None) -> Witness | None:
         """See LeaseStore."""
-        await self.leases.fetch("beat", {"worker_id": worker_id, "progressed": progressed})
+        values = {
+            "worker_id": worker_id,
+            "progressed": progressed,
+            "claimed_at": witness and witness.at,
+            "claim": witness and list(witness[:4]),
+        }
+        rows = await self.leases.fetch("beat", values)
+        return Witness._make(rows[0]) if rows else None
 
     async def leave(self, worker_id: int) -> None:
         """See LeaseStore."""

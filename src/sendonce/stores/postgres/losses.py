@@ -21,7 +21,10 @@ class Losses(Lanes):
             "at": witness.at,
             "event_id": witness.event_id,
         }
-        return _loss(await self.claims.fetch("notice_loss", values))
+        return _loss(
+            await self.claims.fetch("notice_loss", values)
+            or await self.claims.fetch("noticed_since", {"at": witness.at})
+        )
 
     async def mark_loss(self, limit: int) -> LossRow | None:
         async with self.claims.transaction() as connection:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.attempts import Claim, Report, Result, Verdict, Witness
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.stores.records import ALIVE, LATELY
@@ -13,7 +13,7 @@ from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.lists import LAST
 from sendonce.stores.sqlite.orchestrating import claim_of
 from sendonce.stores.sqlite.settling import settle
-from sendonce.stores.sqlite.times import microseconds
+from sendonce.stores.sqlite.times import microseconds, moment, stamp
 
 _WIDTH = len(Claim._fields)
 
@@ -38,8 +38,8 @@ class Leasing:
     async def served(self, worker_id: int) -> dict[str, bool]:
         return served_of(await self._reader.run(served_rows, worker_id))
 
-    async def beat(self, worker_id: int, *, progressed: bool) -> None:
-        await self._writer.run(Transaction.change, "beat", {"worker_id": worker_id, "progressed": progressed})
+    async def beat(self, worker_id: int, *, progressed: bool, witness: Witness | None = None) -> Witness | None:
+        return await self._writer.run(_beat, worker_id, progressed, witness)
 
     async def leave(self, worker_id: int) -> None:
         await self._writer.run(Transaction.change, "leave", {"worker_id": worker_id})
@@ -86,6 +86,18 @@ def _register(
         "serves": None if serves is None else json.dumps(list(serves)),
     }
     return int(transaction.fetch("register", values)[0][0])
+
+
+def _beat(transaction: Transaction, worker_id: int, progressed: bool, witness: Witness | None) -> Witness | None:
+    values = {
+        "worker_id": worker_id,
+        "progressed": progressed,
+        "claimed_at": witness and stamp(witness.at),
+        "claim": witness and json.dumps(witness[:4]),
+    }
+    transaction.change("beat", values)
+    rows = transaction.fetch("newest_claim")
+    return Witness._make([*json.loads(rows[0][0]), moment(rows[0][1])]) if rows else None
 
 
 def served_rows(transaction: Transaction, worker_id: int) -> list[Row]:

@@ -59,7 +59,7 @@ def _notice(transaction: Transaction, witness: Witness, wait: timedelta, noticed
         "at": stamp(witness.at),
         "event_id": witness.event_id,
     }
-    return _loss(transaction.fetch("notice_loss", values))
+    return _loss(transaction.fetch("notice_loss", values) or transaction.fetch("noticed_since", {"at": values["at"]}))
 
 
 def _mark(transaction: Transaction, limit: int) -> LossRow | None:

@@ -71,6 +71,11 @@ alter table sendonce_workers add column serves text;
 comment on column sendonce_workers.serves is
   'A JSON list of schemes and beginnings of addresses; null for workers of the version before';
 
+-- The newest claim that a worker has seen committed, so that all of them know it: a database that does not have it any more
+-- has lost commits, and the one that made it may not be the first to come back.
+alter table sendonce_workers add column claimed_at timestamptz, add column claim bigint[];
+comment on column sendonce_workers.claim is 'The newest claim seen committed: delivery, attempt, lease, event';
+
 -- Functions find our tables in the schema they are made in, and never a caller's temporary table of the same name.
 select pg_catalog.set_config(
   'search_path', pg_catalog.quote_ident(pg_catalog.current_schema()::text) || ', pg_temp'::text, true);

@@ -16,9 +16,20 @@ select id
  limit 1;
 
 -- name: beat
-update sendonce_workers
-   set seen_at = now(), progressed_at = case when :progressed then now() else progressed_at end, stopped_at = null
- where id = :worker_id;
+-- And the newest claim that any worker has seen, of those that are still there.
+with u as (
+  update sendonce_workers
+     set seen_at = now(), progressed_at = case when :progressed then now() else progressed_at end, stopped_at = null,
+         claimed_at = coalesce(:claimed_at::timestamptz, claimed_at), claim = coalesce(:claim::bigint[], claim)
+   where id = :worker_id
+)
+select w.claim[1], w.claim[2]::int, w.claim[3], w.claim[4], w.claimed_at
+  from sendonce_workers w
+ where exists (
+   select 1 from sendonce_attempts a
+    where a.delivery_id = w.claim[1] and a.attempt = w.claim[2] and a.lease_id = w.claim[3])
+ order by w.claimed_at desc
+ limit 1;
 
 -- name: leave
 update sendonce_workers set seen_at = now(), stopped_at = now() where id = :worker_id;

@@ -41,6 +41,11 @@ alter table sendonce_breakers add column failed integer;
 -- What a worker serves: a JSON list of schemes and beginnings of addresses; null for workers of the version before.
 alter table sendonce_workers add column serves text;
 
+-- The newest claim that a worker has seen committed (a JSON list: delivery, attempt, lease, event), so that all of them know
+-- it: a database that does not have it any more has lost commits, and the one that made it may not be the first to come back.
+alter table sendonce_workers add column claimed_at integer;
+alter table sendonce_workers add column claim text;
+
 -- Rules that were not held yet.
 
 -- SQLite has no function for the hash of a destination, so what it stands for is unique instead: nobody records a second

@@ -18,8 +18,20 @@ select id
 
 -- name: beat
 update sendonce_workers
-   set seen_at = :now, progressed_at = case when :progressed then :now else progressed_at end, stopped_at = null
+   set seen_at = :now, progressed_at = case when :progressed then :now else progressed_at end, stopped_at = null,
+       claimed_at = coalesce(:claimed_at, claimed_at), claim = coalesce(:claim, claim)
  where id = :worker_id;
+
+-- name: newest_claim
+-- That any worker has seen, of those that are still there.
+select w.claim, w.claimed_at
+  from sendonce_workers w
+ where exists (
+   select 1 from sendonce_attempts a
+    where a.delivery_id = json_extract(w.claim, '$[0]') and a.attempt = json_extract(w.claim, '$[1]')
+      and a.lease_id = json_extract(w.claim, '$[2]'))
+ order by w.claimed_at desc
+ limit 1;
 
 -- name: leave
 update sendonce_workers set seen_at = :now, stopped_at = :now where id = :worker_id;
