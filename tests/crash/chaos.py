@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.crash.checking import count_outcomes, examine, verify
 from tests.crash.monkey import Monkey, machine_monkey, receiver_monkey
+from tests.crash.operators import operators_monkey
 from tests.crash.report import Report
 from tests.crash.stage import DOWN, Stage
 from tests.guarantees.figures import record
@@ -37,6 +38,7 @@ class Plan:
     seed: int
     concurrency: int = 100
     rest: tuple[float, float] = REST
+    has_operators: bool = False
 
 
 class Recoveries:
@@ -70,7 +72,8 @@ def run(plan: Plan, folder: Path) -> Report:
     begun = time.monotonic()
     with Stage(plan.database, folder, rate=plan.rate, seed=plan.seed, concurrency=plan.concurrency) as stage:
         recoveries = Recoveries(stage)
-        monkeys = [make(stage, recoveries.mended, plan.rest) for make in (machine_monkey, receiver_monkey)]
+        makers = [machine_monkey, receiver_monkey, *([operators_monkey] if plan.has_operators else [])]
+        monkeys = [make(stage, recoveries.mended, plan.rest) for make in makers]
         for monkey in monkeys:
             monkey.start()
         started = time.monotonic()
@@ -87,7 +90,7 @@ def run(plan: Plan, folder: Path) -> Report:
         until(lambda: is_drained(stage, recoveries), "everything to be closed", DRAIN_SECONDS)
         report.recovery_seconds = time.monotonic() - ended
         ledger = stage.recorder.ledger(folder)
-        examine(stage.database, folder, ledger, report)
+        examine(stage.database, folder, ledger, report, stage.lost)
         verify(stage.database, report)
         report.in_doubt = count_outcomes(stage.database)["Unknown"]
         faults = sum((monkey.done for monkey in monkeys), start=Counter[str]())
@@ -102,6 +105,9 @@ def run(plan: Plan, folder: Path) -> Report:
         "server_stops": faults["server stopped"],
         "connections_cut": cuts,
         "receiver_faults": faults["receiver misbehaved"],
+        **({"acts_of_operators": monkeys[2].done.total()} if plan.has_operators else {}),
+        **({"restores": faults["restored"]} if plan.has_operators else {}),
+        "recovery_after_calm_seconds": round(report.recovery_seconds, 1),
         "longest_recovery_seconds": round(recoveries.longest, 1),
         "took_seconds": round(time.monotonic() - begun, 1),
     }
@@ -146,7 +152,7 @@ def keep(plan: Plan, report: Report) -> None:
     """The figures of this run."""
     more = dict(report.more)
     record(
-        f"chaos-{plan.database}",
+        f"chaos-{plan.database}{'-operators' if plan.has_operators else ''}",
         {
             "database": plan.database,
             "minutes": plan.minutes,
@@ -158,6 +164,11 @@ def keep(plan: Plan, report: Report) -> None:
             "doubled": report.doubled.total(),
             **{f"repeated_{cause.replace(' ', '_')}": amount for cause, amount in sorted(report.repeated.items())},
             "held": report.held,
+            **(
+                {"replayed": report.replayed, "decided": report.decided, "gone": report.gone}
+                if plan.has_operators
+                else {}
+            ),
             "strange": report.strange.total(),
         },
     )
@@ -168,9 +179,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=1000)
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
+    parser.add_argument("--operators", action="store_true", help="people are at work meanwhile, and restore backups")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
-    plan = Plan(database=args.database, minutes=args.minutes, rate=args.rate, seed=args.seed)
+    plan = Plan(
+        database=args.database, minutes=args.minutes, rate=args.rate, seed=args.seed, has_operators=args.operators
+    )
     servers = Run(ROOT)  # stops what this run has started, also when it is killed
     os.environ[FOLDER] = str(servers.folder)
     try:

@@ -7,31 +7,60 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.crash.accounts import url_of
 from tests.crash.ledger import FOUND, NOT_FOUND, Ledger
-from tests.crash.publishing import ACKNOWLEDGED, ASKED, PUBLISHERS, ROLLED_BACK, entries, journal, kind_of, number_of
+from tests.crash.publishing import (
+    ACKNOWLEDGED,
+    ASKED,
+    ENTRY_BYTES,
+    PUBLISHERS,
+    ROLLED_BACK,
+    entries,
+    journal,
+    kind_of,
+    number_of,
+)  # fmt: skip
 from tests.crash.report import Report
 from tests.processes import ROOT
 from tests.stores.databases import Database, PostgresDatabase
 
 BITS = {ASKED: 1, ACKNOWLEDGED: 2, ROLLED_BACK: 4}
 _DELIVERIES = (
-    "select e.key, d.id, d.status, d.attempt_count, l.reason from sendonce_events e"
+    "select e.key, d.id, d.status, d.attempt_count, l.reason, d.generation from sendonce_events e"
     " join sendonce_deliveries d on d.event_id = e.id left join sendonce_dead_letters l on l.delivery_id = d.id"
+    " order by d.id"
 )
+_LOST_UPTO = "select coalesce(max(upto_id), 0) from sendonce_losses"
+# Given up by a person, and so in order.
+DECIDED = ("cancelled",)
 _CHUNK = 500
 _VERIFY_SECONDS = 1800
 
 
-class Repeat(NamedTuple):
-    """A message that the receiver has accepted more than once."""
+class Ended(NamedTuple):
+    """A delivery, as it stands in the database or in an archive of what was removed."""
 
     number: int
-    delivery_id: int
+    id: int
+    status: str
     attempts: int
+    reason: str | None
+    generation: int
+
+
+class Repeat(NamedTuple):
+    """A message that the receiver has accepted more often than it was to be sent."""
+
+    number: int
+    more: int
+    deliveries: list[int]
+    attempts: int
+    is_restored: bool
 
 
 class Flags:
@@ -49,47 +78,97 @@ class Flags:
         return self.bits[number] if number < len(self.bits) else 0
 
 
-def examine(database: Database, folder: Path, ledger: Ledger, report: Report) -> None:
-    """Fill the report in. All that was published must have come to its end."""
-    told = journals(folder)
+def examine(
+    database: Database, folder: Path, ledger: Ledger, report: Report, lost: Sequence[Sequence[tuple[int, int]]] = ()
+) -> None:
+    """Fill the report in. All that was published must have come to its end.
+
+    `lost`: of the journals, what was written between a backup and its restore. Nobody can know what became of that.
+    """
+    told, gone = journals(folder, lost)
     ordered = _orders(database)
     recorded = Flags()
-    repeats: list[Repeat] = []
-    for key, id, status, attempts, reason in stream(database, _DELIVERIES):
-        number = int(key)
-        if recorded.of(number):
-            report.strange["two deliveries of one message"] += 1
-        recorded.add(number, 1)
-        times = ledger.times(number)
-        _judge(report, kind_of(number), status, reason, times)
-        if times > 1:
-            repeats.append(Repeat(number, int(id), int(attempts)))
+    deliveries: dict[int, list[Ended]] = {}
+    for ended in chain(_ended(database), _archived(folder)):
+        if any(each.id == ended.id for each in deliveries.get(ended.number, ())):
+            continue  # archived, and then restored
+        if not ended.generation:
+            if recorded.of(ended.number):
+                report.strange["two deliveries of one message"] += 1
+            recorded.add(ended.number, 1)
+        if ended.generation or ledger.times(ended.number) > 1:
+            deliveries.setdefault(ended.number, []).append(ended)
+        report.replayed += ended.generation > 0
+        if not gone.of(ended.number):
+            _judge(report, kind_of(ended.number), ended, ledger.times(ended.number))
     report.more["recognised"] = sum(ledger.recognised)
-    _compare(report, told, ordered, recorded, ledger)
-    outcomes = _outcomes(database, repeats)
+    _compare(report, told, ordered, recorded, ledger, gone)
+    upto = int(database.one(_LOST_UPTO))
+    repeats = [each for each in map(partial(_repeated, ledger, upto), deliveries.values()) if each.more > 0]
+    outcomes = _outcomes(database, folder, repeats)
     for repeat in repeats:
-        _explain(report, repeat, ledger, outcomes[repeat.delivery_id])
+        if not gone.of(repeat.number):
+            _explain(report, repeat, ledger, [each for id in repeat.deliveries for each in outcomes[id]])
 
 
-def _judge(report: Report, kind: str, status: str, reason: str | None, times: int) -> None:
-    report.published += 1
-    report.delivered += times > 0
-    if status == "DeadLettered" and reason == "in_doubt" and kind == "held":
+def _ended(database: Database) -> Iterator[Ended]:
+    for key, id, status, attempts, reason, generation in stream(database, _DELIVERIES):
+        yield Ended(int(key), int(id), status, int(attempts), reason, int(generation))
+
+
+def _archived(folder: Path) -> Iterator[Ended]:
+    for line in _archives(folder):
+        for row in line.get("deliveries") or ():
+            reason = row["dead_letter"] and row["dead_letter"]["reason"]
+            yield Ended(
+                int(line["event"]["key"]), row["id"], row["status"], row["attempt_count"], reason, row["generation"]
+            )
+
+
+def _archives(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("archive-*.jsonl")):
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):  # else it was cut short, and nothing of it is removed
+                yield json.loads(line)
+
+
+def _repeated(ledger: Ledger, upto: int, ended: Sequence[Ended]) -> Repeat:
+    """Each generation that was tried is a wish of its own."""
+    wanted = sum(1 for each in ended if each.attempts)
+    return Repeat(
+        number=ended[0].number,
+        more=ledger.times(ended[0].number) - max(1, wanted),
+        deliveries=[each.id for each in ended],
+        attempts=sum(each.attempts for each in ended),
+        is_restored=ended[0].id <= upto,
+    )
+
+
+def _judge(report: Report, kind: str, ended: Ended, times: int) -> None:
+    if not ended.generation:
+        report.published += 1
+        report.delivered += times > 0
+    if ended.status == "DeadLettered" and ended.reason == "in_doubt" and kind == "held":
         report.held += 1
-    elif status == "DeadLettered":
+    elif ended.status == "DeadLettered" and ended.reason in DECIDED:
+        report.decided += 1
+    elif ended.status == "DeadLettered":
         report.lost += 1
-        report.strange[f"given up: {reason}"] += 1
-    elif status != "Completed":
+        report.strange[f"given up: {ended.reason}"] += 1
+    elif ended.status != "Completed":
         report.lost += 1
-        report.strange[f"still {status}"] += 1
+        report.strange[f"still {ended.status}"] += 1
     elif not times:
         report.lost += 1
         report.strange["marked as sent and never received"] += 1
 
 
-def _compare(report: Report, told: Flags, ordered: Flags, recorded: Flags, ledger: Ledger) -> None:
+def _compare(report: Report, told: Flags, ordered: Flags, recorded: Flags, ledger: Ledger, gone: Flags) -> None:
     """Who acknowledged, ordered, recorded and received what."""
     for number in range(max(map(len, (told.bits, ordered.bits, recorded.bits, ledger.accepted)))):
+        if gone.of(number):
+            report.gone += 1
+            continue
         known, is_ordered, is_there = told.of(number), ordered.of(number), recorded.of(number)
         if known & BITS[ACKNOWLEDGED] and not is_there:
             report.lost += 1
@@ -102,12 +181,14 @@ def _compare(report: Report, told: Flags, ordered: Flags, recorded: Flags, ledge
             report.strange["sent, though it was not committed"] += 1
 
 
-def _explain(report: Report, repeat: Repeat, ledger: Ledger, outcomes: Sequence[tuple[str, str | None]]) -> None:
+def _explain(report: Report, repeat: Repeat, ledger: Ledger, outcomes: Sequence[tuple[str | None, str | None]]) -> None:
     """Why it was sent again; what has no good reason is doubled."""
-    kind, more = kind_of(repeat.number), ledger.times(repeat.number) - 1
-    unsure = [code or outcome for outcome, code in outcomes if outcome == "Unknown"]
+    kind, more = kind_of(repeat.number), repeat.more
+    unsure = [code or "Unknown" for outcome, code in outcomes if outcome == "Unknown"]
     if kind == "resent" and more <= len(unsure):
         report.repeated.update(unsure[:more])
+    elif kind == "resent" and repeat.is_restored:
+        report.repeated["a restore took back that it was sent"] += more
     elif kind == "asked" and is_overtaken(ledger.story(repeat.number), len(outcomes)):
         report.repeated["arrived after the receiver had said that it was not there"] += more
     else:
@@ -124,14 +205,18 @@ def is_overtaken(story: Sequence[str], last_attempt: int) -> bool:
     return bool(story) and story[0] == NOT_FOUND and len(set(arrived)) == len(arrived) and not sent_in_vain
 
 
-def journals(folder: Path) -> Flags:
-    """What the publishers know of each message."""
-    told = Flags()
+def journals(folder: Path, lost: Sequence[Sequence[tuple[int, int]]] = ()) -> tuple[Flags, Flags]:
+    """What the publishers know of each message, and which of them a restore may have taken back."""
+    told, gone = Flags(), Flags()
     for which in range(PUBLISHERS):
-        for place, amount, state in entries(journal(folder, which)):
+        windows = [each[which] for each in lost]
+        for nth, (place, amount, state) in enumerate(entries(journal(folder, which))):
+            is_gone = any(begun <= nth * ENTRY_BYTES < ended for begun, ended in windows)
             for each in range(place, place + amount):
                 told.add(number_of(which, each), BITS[state])
-    return told
+                if is_gone:
+                    gone.add(number_of(which, each), 1)
+    return told, gone
 
 
 def _orders(database: Database) -> Flags:
@@ -142,16 +227,22 @@ def _orders(database: Database) -> Flags:
     return ordered
 
 
-def _outcomes(database: Database, repeats: Sequence[Repeat]) -> dict[int, list[tuple[str, str | None]]]:
+def _outcomes(
+    database: Database, folder: Path, repeats: Sequence[Repeat]
+) -> dict[int, list[tuple[str | None, str | None]]]:
     """What the attempts of these came to, by delivery."""
-    found: dict[int, list[tuple[str, str | None]]] = defaultdict(list)
-    for start in range(0, len(repeats), _CHUNK):
-        ids = ", ".join(str(repeat.delivery_id) for repeat in repeats[start : start + _CHUNK])
+    found: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
+    wanted = [id for repeat in repeats for id in repeat.deliveries]
+    for start in range(0, len(wanted), _CHUNK):
+        ids = ", ".join(map(str, wanted[start : start + _CHUNK]))
         for id, outcome, code in database.execute(
             f"select delivery_id, outcome, error_code from sendonce_attempts where delivery_id in ({ids})"
             " order by delivery_id, attempt"
         ):
             found[id].append((outcome, code))
+    rows = {row["id"]: row for line in _archives(folder) for row in line.get("deliveries") or ()}
+    for id in rows.keys() & set(wanted) - found.keys():
+        found[id] = [(each["outcome"], each["error_code"]) for each in rows[id]["attempts"]]
     return found
 
 

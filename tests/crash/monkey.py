@@ -119,10 +119,11 @@ def _teach_network(monkey: Monkey, stage: Stage) -> None:
     assert proxy is not None
 
     def stop_server() -> None:
-        server.halt("immediate")
-        if monkey.chance(0.5):
-            monkey.between(0.5, 6)
-        server.resume()
+        with stage.halting:
+            server.halt("immediate")
+            if monkey.chance(0.5):
+                monkey.between(0.5, 6)
+            server.resume()
 
     def silence() -> None:
         proxy.silence()

@@ -29,6 +29,7 @@ LARGEST = 20
 ROLLED_BACK_SHARE = REPEATED_SHARE = 0.03
 DEBT_SECONDS = 10.0
 CATCH_UP = 1.5
+ORDERED, SUBSCRIBED = "chaos.order", "chaos.news"
 ORDERS = "create table chaos_orders (publisher integer, place bigint, amount integer, primary key (publisher, place))"
 ORDER = "insert into chaos_orders (publisher, place, amount) values ({0}, {0}, {0}) on conflict do nothing"
 TROUBLE = (
@@ -36,6 +37,7 @@ TROUBLE = (
 )  # fmt: skip
 ASKED, ACKNOWLEDGED, ROLLED_BACK = b"a", b"c", b"r"
 _RECORD = struct.Struct("<QHc")
+ENTRY_BYTES = _RECORD.size
 
 
 class Entry(NamedTuple):
@@ -155,9 +157,11 @@ class Publisher:
     def _draft(self, place: int) -> Draft:
         number = number_of(self._orders.which, place)
         kind = kind_of(number)
+        if kind == "subscribed":
+            return Draft(SUBSCRIBED, {"order": number}, key=str(number))
         to = f"{self._orders.receivers[kind]}/{kind}/{number}"
         if_unsure = "hold" if kind == "held" else None
-        return Draft("chaos.order", {"order": number}, key=str(number), to=to, if_unsure=if_unsure)
+        return Draft(ORDERED, {"order": number}, key=str(number), to=to, if_unsure=if_unsure)
 
     def _note(self, entry: Entry, state: bytes) -> None:
         append(self._journal, entry._replace(state=state))

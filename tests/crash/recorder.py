@@ -1,6 +1,7 @@
 """A receiver that bears thousands of requests a second and remembers millions of them, in a process of its own.
 
 POST /recognised/7   knows the token again           POST /asked/7   GET /look-up/{token}: has it the message?
+POST /subscribed     the same, and finds the number in the body
 POST /held/7, /resent/7   neither                    lines of JSON on the control port say how it is to behave
 
 python -m tests.crash.recorder SEED
@@ -9,6 +10,7 @@ python -m tests.crash.recorder SEED
 import asyncio
 import json
 import random
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -20,10 +22,12 @@ from typing import Any, cast
 from tests.crash.ledger import Ledger
 from tests.processes import Process
 
-KINDS = ("recognised", "asked", "held", "resent")
+KINDS = ("recognised", "asked", "held", "resent", "subscribed")
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 LOOK_UP = b"GET /look-up/"
+KNOW_AGAIN = (b"recognised", b"subscribed")
+_ORDER = re.compile(rb'"order": ?(\d+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +117,12 @@ class Connection(asyncio.Protocol):
         length = _header(head, b"content-length")
         whole = end + 4 + int(length or 0)
         if len(self._got) >= whole:
+            body = bytes(self._got[end + 4 : whole])
             del self._got[:whole]
             self._recorder.requests += 1
-            self._answer(head)
+            self._answer(head, body)
 
-    def _answer(self, head: bytes) -> None:
+    def _answer(self, head: bytes, body: bytes) -> None:
         recorder, rng = self._recorder, self._recorder.rng.random
         manners = recorder.manners
         if head.startswith(LOOK_UP.lower()):
@@ -129,9 +134,10 @@ class Connection(asyncio.Protocol):
         if rng() < manners.fail:
             self._say(UNAVAILABLE)
             return
-        _, kind, number = head[: head.index(b" http/1.1")].split(b" ", 1)[1].split(b"/")
+        _, kind, *rest = head[: head.index(b" http/1.1")].split(b" ", 1)[1].split(b"/")
+        number = rest[0] if rest else cast(re.Match[bytes], _ORDER.search(body))[1]
         token, attempt = _header(head, b"idempotency-key").decode(), int(_header(head, b"sendonce-attempt"))
-        recorder.ledger.take(int(number), token, attempt, deduplicate=kind == b"recognised", is_asked=kind == b"asked")
+        recorder.ledger.take(int(number), token, attempt, deduplicate=kind in KNOW_AGAIN, is_asked=kind == b"asked")
         if rng() < manners.swallow:
             self.hang_up()
         elif rng() < manners.late:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 class Report:
     """`lost`: committed and neither delivered nor held. `doubled`: what a token or a look-up could have prevented, by
     its cause. `repeated`: what nobody could prevent, by its cause. `held`: for a person, because nobody can be asked.
+    `replayed` and `decided`: sent again, and given up, by a person. `gone`: recorded between a backup and its restore.
     `strange`: any other disagreement between the application, the database and the receiver.
     """
 
@@ -19,6 +20,9 @@ class Report:
     repeated: Counter[str] = field(default_factory=Counter)
     in_doubt: int = 0
     held: int = 0
+    replayed: int = 0
+    decided: int = 0
+    gone: int = 0
     strange: Counter[str] = field(default_factory=Counter)
     recovery_seconds: float | None = None
     more: dict[str, int | float | str] = field(default_factory=dict)
@@ -32,6 +36,9 @@ class Report:
             ("repeated", self.repeated.total(), _causes(self.repeated)),
             ("in doubt", self.in_doubt, "attempts whose outcome nobody knew"),
             ("held", self.held, "for a person"),
+            ("replayed", self.replayed, "by a person"),
+            ("decided", self.decided, "given up by a person"),
+            ("gone", self.gone, "between a backup and its restore"),
             ("strange", self.strange.total(), _causes(self.strange)),
         ]
         if self.recovery_seconds is not None:

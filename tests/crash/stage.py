@@ -1,4 +1,4 @@
-"""All that takes part in a chaos run: a database, a proxy, a receiver, two workers and two publishers."""
+"""All that takes part in a chaos run: a database, a proxy, a receiver, two workers, two publishers, and operators."""
 
 import asyncio
 import json
@@ -14,8 +14,10 @@ from typing import Self
 import psycopg
 
 from sendonce.compose import migrate
+from tests.crash.backups import Place
+from tests.crash.commands import typed
 from tests.crash.proxy import Proxy
-from tests.crash.publishing import ORDERS, PUBLISHERS
+from tests.crash.publishing import ORDERS, PUBLISHERS, SUBSCRIBED, journal
 from tests.crash.recorder import KINDS, RecorderProcess
 from tests.processes import Process, sendonce
 from tests.servers.binaries import local_binaries, packaged
@@ -53,15 +55,21 @@ class Stage:
         self._concurrency = concurrency
         self._started = 0.0
         self._starting = threading.Lock()
+        # Whoever stops the server, or puts another in its place.
+        self.halting = threading.Lock()
+        # Of each publisher's journal, from where to where it was written between a backup and its restore.
+        self.lost: list[list[tuple[int, int]]] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.database = self._new_database(stack)
+            self.place = Place(self.database, self.folder, self.server)
             self.recorder = stack.enter_context(RecorderProcess(str(self.seed)))
             self._write_settings()
+            self.subscription = self._subscribe()
             self._started = time.monotonic()
-            self.workers = [self._worker() for _ in range(WORKERS)]
+            self.workers = [self._worker(which) for which in range(WORKERS)]
             self.publishers = [self._publisher(which) for which in range(PUBLISHERS)]
             stack.callback(self._end)
             self._stack = stack.pop_all()
@@ -76,11 +84,40 @@ class Stage:
         """Kill it, if it is still there, and start another in its place."""
         with self._starting:
             self.workers[which].kill()
-            self.workers[which] = self._worker()
+            self.workers[which] = self._worker(which)
+
+    def back_up(self) -> list[int]:
+        """Take a backup; how long the journals were before it."""
+        with self.halting:
+            before = self._journals()
+            self.place.back_up()
+        return before
+
+    def restore(self, before: list[int], *, typed_too: bool) -> None:
+        """Put the newest backup back, and say so if that is `typed_too`; else the workers must notice.
+
+        A server goes away under everybody, while whoever has a file open must be ended first.
+        """
+        with self.halting, self._starting:
+            if self.server is None:
+                for process in (*self.workers, *self.publishers):
+                    process.kill()
+            self.place.restore()
+            if typed_too:
+                typed(self.database, "doubt", "--open", "--even-if-running", "--wait", "500ms", "--reason", "restored")
+            if self.server is None:
+                self.workers = [self._worker(which) for which in range(WORKERS)]
+                self.publishers = [self._publisher(which) for which in range(PUBLISHERS)]
+        self.lost.append(list(zip(before, self._journals(), strict=True)))
+
+    def _journals(self) -> list[int]:
+        paths = [journal(self.folder, which) for which in range(PUBLISHERS)]
+        return [path.stat().st_size if path.exists() else 0 for path in paths]
 
     def restart_publisher(self, which: int) -> None:
-        self.publishers[which].kill()
-        self.publishers[which] = self._publisher(which)
+        with self._starting:
+            self.publishers[which].kill()
+            self.publishers[which] = self._publisher(which)
 
     def stop_publishing(self) -> None:
         (self.folder / "stop").touch()
@@ -96,7 +133,7 @@ class Stage:
             if not worker.is_running and worker.count(_COULD_NOT_BEGIN):
                 with self._starting:
                     if self.workers[which] is worker:
-                        self.workers[which] = self._worker()
+                        self.workers[which] = self._worker(which)
         for process in (*self.workers, *self.publishers, self.recorder):
             if process.count(_COULD_NOT_BEGIN):
                 continue
@@ -144,12 +181,17 @@ class Stage:
         endpoint = f'[http.asked]\nurl = "{asked}/asked/"\nlook_up = "{asked}/look-up/{{token}}"\n'
         (self.folder / "sendonce.toml").write_text(endpoint)
 
-    def _worker(self) -> Process:
+    def _worker(self, which: int) -> Process:
         return sendonce(
-            "worker", "--config", str(self.folder / "sendonce.toml"), "--lease", f"{LEASE_SECONDS}s", "--poll", "100ms",
-            "--concurrency", str(self._concurrency), "--breaker-pause", "200ms", "--policy", json.dumps(POLICY),
+            "worker", "--config", str(self.folder / "sendonce.toml"), "--lease", f"{LEASE_SECONDS}s",
+            "--state", str(self.folder / f"worker-{which}.state"),
+            "--concurrency", str(self._concurrency), "--policy", json.dumps(POLICY),
             database=self._url, environment={"SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"},
         )  # fmt: skip
+
+    def _subscribe(self) -> str:
+        to = f"{self.recorder.url('subscribed')}/subscribed"
+        return str(typed(self.database, "subscriptions", "add", "--type", SUBSCRIBED, "--to", to, "--json")["id"])
 
     def _publisher(self, which: int) -> Process:
         orders = {

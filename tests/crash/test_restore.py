@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import shutil
-import sqlite3
-import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +16,11 @@ from sendonce.outbox.outbox import Outbox
 from sendonce.stores.ports import Store
 from tests.cli.workbench import run
 from tests.crash.accounts import url_of
+from tests.crash.backups import Place
 from tests.processes import Process, sendonce, until
 from tests.receiver import Arrival, Receiver
 from tests.servers.binaries import local_binaries, packaged
-from tests.servers.postgres import Server, start
+from tests.servers.postgres import start
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -61,47 +59,6 @@ class Lagging(Receiver):
         self.sent.append(arrival.path)
         self.tokens_of_all.append(arrival.token)
         return web.json_response({"id": "n-1"})
-
-
-class Place:
-    """A database that can be backed up and restored as its kind is: a file, or a server's data directory."""
-
-    def __init__(self, database: Database, folder: Path, server: Server | None) -> None:
-        self.database, self.folder, self.server = database, folder, server
-
-    def back_up(self) -> None:
-        """Take a backup while work goes on; PostgreSQL is halted for the copy, and the workers wait for it."""
-        if isinstance(self.database, SqliteDatabase):
-            with self.database.connection(autocommit=True) as live, closing(sqlite3.connect(self._backup)) as copy:
-                live.backup(copy)
-            return
-        assert self.server is not None
-        self.server.halt()
-        _copy(Path(self.server.folder) / "data", self._backup)
-        self.server.resume()
-
-    def restore(self) -> None:
-        if isinstance(self.database, SqliteDatabase):
-            for name in ("", "-wal", "-shm"):
-                Path(f"{self.database.path}{name}").unlink(missing_ok=True)
-            shutil.copy(self._backup, self.database.path)
-            return
-        assert self.server is not None
-        self.server.halt()
-        data = Path(self.server.folder) / "data"
-        shutil.rmtree(data)
-        _copy(self._backup, data)
-        self.server.resume()
-
-    @property
-    def _backup(self) -> Path:
-        inside = self.folder if self.server is None else Path(self.server.folder)
-        return inside / "backup"
-
-
-def _copy(folder: Path, to: Path) -> None:
-    """With its owners: the server runs under an account of its own."""
-    subprocess.run(["cp", "-a", str(folder), str(to)], check=True)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

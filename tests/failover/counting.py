@@ -48,7 +48,7 @@ def count(database: Database, folder: Path, ledger: Ledger) -> Account:
             account.strange[f"{kind} is {status} ({reason})"] += 1
         if times > 1:
             account.again[kind] += times - 1
-    told = journals(folder)
+    told, _ = journals(folder)
     for number in range(len(told.bits)):
         if told.of(number) & BITS[ACKNOWLEDGED] and number not in there:
             account.forgotten += 1

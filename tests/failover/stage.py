@@ -49,7 +49,7 @@ class FailoverStage(Stage):
         """One more worker, who knows this server only."""
         address, self._url = self._url, server.dsn(self.name)
         try:
-            return self._worker()
+            return self._worker(len(self.workers))
         finally:
             self._url = address
 
