@@ -11,7 +11,7 @@ import pytest
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.channels.signing import key_of, new_secret
-from sendonce.domain.attempts import Report, Result
+from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
 from sendonce.engine.alerting import TRIES, Alarm
 from sendonce.engine.alerts import AlertSettings
@@ -199,6 +199,16 @@ async def test_what_has_grown_tenfold_is_told_again(database: Database, store: S
 
     told = [fact.message.partition(";")[0] for fact in facts if isinstance(fact, Alerted)]
     assert told == ["1 dead letter waits for a person", "10 dead letters wait for a person"]
+
+
+async def test_lost_commits_are_told(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    witness = Witness(given_due_delivery(database), 1, 7, 1, database.now())
+    await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:1")
+
+    await alarm_on(store, facts).look()
+
+    assert ("commits_lost", False) in said(facts)
 
 
 async def test_R17_findings_are_told(database: Database, store: Store) -> None:

@@ -15,11 +15,13 @@ from sendonce.stores.records import READING_CAP, AlertRow, ChannelRow, Readings,
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 NOTHING = timedelta(0)
-QUIET = AlertSettings(dead_letters=0, oldest_due=NOTHING, oldest_open=NOTHING, breakers=NOTHING, in_doubt=0, findings=0)
+QUIET = AlertSettings(
+    dead_letters=0, oldest_due=NOTHING, oldest_open=NOTHING, breakers=NOTHING, in_doubt=0, findings=0, commits_lost=0
+)
 
 
 def read(**values: Any) -> Readings:
-    nothing = Readings(now=NOW, dead_letters=0, oldest_due_at=None, in_doubt=0, findings=0, is_stopped=False)
+    nothing = Readings(now=NOW, dead_letters=0, oldest_due_at=None, in_doubt=0, findings=0, losses=0, is_stopped=False)
     return replace(nothing, **values)
 
 
@@ -64,6 +66,7 @@ def names(changes: list[Change]) -> list[str]:
         (read(channels=(channel(oldest_open_at=NOW - 15 * MINUTE),)), "oldest_open"),
         (read(channels=(channel(breakers=1, breaker_since=NOW - 5 * MINUTE),)), "breakers"),
         (read(in_doubt=100), "in_doubt"),
+        (read(losses=1), "commits_lost"),
         (read(findings=1), "findings"),
     ],
 )

@@ -6,6 +6,7 @@ from sendonce.observe import metrics
 from sendonce.observe.facts import (
     AlertFailed,
     Begun,
+    CommitsLost,
     DatabaseBack,
     DatabaseLost,
     Disabled,
@@ -83,6 +84,7 @@ def test_the_other_facts_are_counted() -> None:
     found = counted(
         Expired(attempts=3, retrying=2, dead_lettered=1),
         LeasesLost(leases=2),
+        CommitsLost(is_new=True),
         DatabaseLost(part="lease keeper", reason="no"),
         DatabaseBack(part="lease keeper", after=timedelta(seconds=1)),
         Tripped(code="http_503"),
@@ -92,6 +94,7 @@ def test_the_other_facts_are_counted() -> None:
 
     assert found["sendonce_attempts_expired_total"] == 3
     assert found["sendonce_leases_lost_total"] == 2
+    assert found["sendonce_commits_lost_total"] == 1
     assert found['sendonce_database_lost_total{part="lease_keeper"}'] == 1
     assert found["sendonce_breakers_tripped_total"] == 1
     assert found["sendonce_subscriptions_disabled_total"] == 1

@@ -71,5 +71,14 @@ async def test_the_example_can_be_read(tmp_path: Path) -> None:
 def test_the_page_about_alerts_names_every_condition() -> None:
     page = (DOCS / "alerts.md").read_text("utf-8")
 
-    for name in ("dead_letters", "oldest_due", "oldest_open", "breakers", "in_doubt", "findings", "our_credentials"):
+    for name in (
+        "dead_letters",
+        "oldest_due",
+        "oldest_open",
+        "breakers",
+        "in_doubt",
+        "commits_lost",
+        "findings",
+        "our_credentials",
+    ):
         assert f"| `{name}" in page

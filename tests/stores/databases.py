@@ -162,4 +162,5 @@ class PostgresDatabase(Database):
         self.execute("update sendonce_buckets set refilled_at = refilled_at - ?", by)
         self.execute("update sendonce_subscription_secrets set expires_at = expires_at - ?", by)
         self.execute("update sendonce_audits set due_at = due_at - ?", by)
+        self.execute("update sendonce_losses set noticed_at = noticed_at - ?", by)
         self.execute("update sendonce_retention set due_at = due_at - ?, whole_at = whole_at - ?", by, by)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.domain.attempts import Witness
 from sendonce.domain.outcomes import Refused, Unknown
 from sendonce.stores.ports import Store
 from tests.alarms import given_finding, let_pass
@@ -108,8 +109,9 @@ async def test_the_status_shows_what_is_raised(store: Store) -> None:
 async def test_nothing_is_read_from_an_empty_database(store: Store) -> None:
     readings = await store.readings(HOUR)
 
-    counts = (readings.dead_letters, readings.in_doubt, readings.findings, readings.oldest_due_at, readings.is_stopped)
-    assert counts == (0, 0, 0, None, False)
+    counts = (readings.dead_letters, readings.in_doubt, readings.findings, readings.losses, readings.oldest_due_at)
+    assert counts == (0, 0, 0, 0, None)
+    assert not readings.is_stopped
 
 
 async def test_what_needs_people_is_counted(database: Database, store: Store) -> None:
@@ -167,6 +169,21 @@ async def test_findings_count_that_break_send_then_mark(
     given_finding(database, kind, outcome)
 
     assert (await store.readings(HOUR)).findings == int(counts)
+
+
+async def test_a_loss_of_commits_counts_until_it_is_settled_and_for_a_while_after(
+    database: Database, store: Store
+) -> None:
+    witness = Witness(given_due_delivery(database), 1, 7, 1, database.now())
+    await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:1")
+    database.advance(2 * HOUR)
+    open_one = (await store.readings(HOUR)).losses
+
+    await store.disprove_loss(operator="ada", reason="a test")
+
+    assert open_one == 1
+    assert (await store.readings(HOUR)).losses == 0
+    assert (await store.readings(3 * HOUR)).losses == 1
 
 
 async def test_old_findings_do_not_count(database: Database, store: Store) -> None:

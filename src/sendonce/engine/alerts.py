@@ -25,6 +25,7 @@ TITLES = {
     "oldest_open": "deliveries that are on their way for long",
     "breakers": "destinations that fail for long",
     "in_doubt": "deliveries in doubt",
+    "commits_lost": "commits that the database has lost",
     "findings": "deliveries marked sent without evidence, or shown to be sent too late",
 }
 _ADVICE = {
@@ -40,7 +41,8 @@ class AlertSettings:
     """Where alerts go to (destinations in their one spelling), how often they are looked at and told again, and from
     where on. A threshold of 0 is off.
 
-    What happens (findings, faults on our side) counts for as long as `repeat`; what stands counts as long as it stands.
+    What happens (findings, lost commits, faults on our side) counts for as long as `repeat`; what stands counts as long
+    as it stands.
     """
 
     log: bool = True
@@ -55,6 +57,7 @@ class AlertSettings:
     breakers: timedelta = timedelta(minutes=5)
     in_doubt: int = 100
     findings: int = 1
+    commits_lost: int = 1
 
     def __post_init__(self) -> None:
         if not timedelta(seconds=1) <= self.every <= timedelta(hours=1):
@@ -64,7 +67,7 @@ class AlertSettings:
         for name in ("oldest_due", "oldest_open", "breakers"):
             if getattr(self, name) < timedelta(0):
                 raise ConfigError(f"{name} must not be below zero")
-        for name in ("dead_letters", "in_doubt", "findings"):
+        for name in ("dead_letters", "in_doubt", "findings", "commits_lost"):
             if not 0 <= getattr(self, name) <= READING_CAP:
                 raise ConfigError(f"{name} must be between 0 (off) and {READING_CAP}")
         if self.webhook_secret is not None and self.webhook is None:
@@ -143,6 +146,11 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
     yield (
         "in_doubt", doubtful, settings.in_doubt,
         f"{_count(doubtful, 'delivery', 'deliveries')} may have been sent, and nobody knows; ask: sendonce reconcile",
+    )  # fmt: skip
+    yield (
+        "commits_lost", readings.losses, settings.commits_lost,
+        "this database has lost commits (a restore, or a failover): what was open is asked about before it is sent, and"
+        " what was recorded since the backup is gone; see: sendonce status",
     )  # fmt: skip
     yield (
         "findings", found, settings.findings,

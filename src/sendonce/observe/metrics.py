@@ -60,6 +60,9 @@ LEASES_LOST = Metric("sendonce_leases_lost_total", "counter", "Leases that other
 DATABASE_LOST = Metric(
     "sendonce_database_lost_total", "counter", "How often a part of this worker has lost the database.", ("part",)
 )
+COMMITS_LOST = Metric(
+    "sendonce_commits_lost_total", "counter", "How often this worker has noticed that the database has lost commits."
+)
 TRIPPED = Metric("sendonce_breakers_tripped_total", "counter", "Breakers opened: a destination failed again and again.")
 DISABLED = Metric("sendonce_subscriptions_disabled_total", "counter", "Subscriptions whose receiver is gone for good.")
 ALERTS_FAILED = Metric("sendonce_alerts_failed_total", "counter", "Alerts that could not be told.", ("way",))
@@ -90,7 +93,7 @@ SCHEMA = Metric("sendonce_schema_version", "gauge", "The number of the database'
 
 OF_A_WORKER = (
     INFO, SLOTS, IN_FLIGHT, ANSWERS, ATTEMPTS, ATTEMPT_SECONDS, LOOK_UPS, RESULTS, DOUBTS, SETTLE_SECONDS, EXPIRED,
-    LEASES_LOST, DATABASE_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
+    LEASES_LOST, DATABASE_LOST, COMMITS_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
 )  # fmt: skip
 OF_THE_DATABASE = (
     OLDEST_DUE, OLDEST_OPEN, NOT_SERVED, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS,

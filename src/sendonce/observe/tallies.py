@@ -8,6 +8,7 @@ from sendonce.observe import metrics
 from sendonce.observe.facts import (
     AlertFailed,
     Begun,
+    CommitsLost,
     DatabaseLost,
     Disabled,
     Expired,
@@ -26,7 +27,7 @@ _KNOWN: dict[Metric, tuple[str, ...]] = {
     metrics.DATABASE_LOST: ("worker", "results", "lease_keeper"),
     metrics.ALERTS_FAILED: ("webhook", "mail", "database"),
 }
-_PLAIN = (metrics.DOUBTS, metrics.EXPIRED, metrics.LEASES_LOST, metrics.TRIPPED, metrics.DISABLED)
+_PLAIN = (metrics.DOUBTS, metrics.EXPIRED, metrics.LEASES_LOST, metrics.COMMITS_LOST, metrics.TRIPPED, metrics.DISABLED)
 
 
 class Tallies:
@@ -98,6 +99,8 @@ class Tallies:
                 self._counts[metrics.LEASES_LOST][()] += leases
             case DatabaseLost(part=part):
                 self._counts[metrics.DATABASE_LOST][part.replace(" ", "_"),] += 1
+            case CommitsLost():
+                self._counts[metrics.COMMITS_LOST][()] += 1
             case Tripped():
                 self._counts[metrics.TRIPPED][()] += 1
             case Disabled():

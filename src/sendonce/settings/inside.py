@@ -199,6 +199,12 @@ INSIDE = (
     _alerts("breakers", kinds.DURATION, "For how long a destination that fails again and again has been left alone."),
     _alerts("in_doubt", kinds.WHOLE, "Deliveries that may have been sent and about which nobody knows."),
     _alerts(
+        "commits_lost",
+        kinds.WHOLE,
+        "How often it was noticed within the last `repeat` that the database has lost commits; one that is not settled"
+        " yet counts too.",
+    ),
+    _alerts(
         "findings",
         kinds.WHOLE,
         "Deliveries marked sent without evidence, or shown to be sent too late, within the last `repeat`.",

@@ -331,6 +331,7 @@ class Readings:
     oldest_due_at: datetime | None
     in_doubt: int
     findings: int
+    losses: int
     is_stopped: bool
     channels: tuple[ChannelRow, ...] = ()
     unserved: tuple[UnservedRow, ...] = ()

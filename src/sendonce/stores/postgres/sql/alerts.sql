@@ -40,6 +40,8 @@ select now(),
          select kind, outcome, created_at from sendonce_findings order by id desc limit :cap) a
         where a.created_at > now() - :window::float8 * interval '1 second'
           and (a.kind in ('no_evidence', 'no_provider_id') or (a.kind = 'late_result' and a.outcome = 'Delivered'))),
+       (select count(*) from sendonce_losses l
+         where l.ended_at is null or l.noticed_at > now() - :window::float8 * interval '1 second'),
        exists (select 1 from sendonce_stops where scope = 'all');
 
 -- name: open_channels

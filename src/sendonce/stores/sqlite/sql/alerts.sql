@@ -39,6 +39,7 @@ select :now,
          select kind, outcome, created_at from sendonce_findings where id > 0 order by id desc limit :cap)
          where created_at > :since
            and (kind in ('no_evidence', 'no_provider_id') or (kind = 'late_result' and outcome = 'Delivered'))),
+       (select count(*) from sendonce_losses where ended_at is null or noticed_at > :since),
        exists (select 1 from sendonce_stops where scope = 'all');
 
 -- name: open_channels
