@@ -1,5 +1,6 @@
 PYTHON ?= python3
-WORKERS ?= 2
+# Most tests wait for others most of the time: servers, leases, workers.
+WORKERS ?= 4
 SEEDS ?= 2000
 
 VENV := .venv

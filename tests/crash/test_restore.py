@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BACKLOG = 6
 WAIT = "1h"
-POLICY = {"first_delay": "100ms", "longest_delay": "200ms", "jitter": 0, "doubt_wait": WAIT, "timeout": "20s"}
+POLICY = {"first_delay": "100ms", "longest_delay": "200ms", "jitter": 0, "doubt_wait": WAIT, "timeout": "7s"}
 LOOK_UP = "/look-up/"
 # The moments of what is in doubt come an hour earlier.
 AN_HOUR_LATER = {
@@ -94,7 +94,7 @@ class Scene:
     @contextmanager
     def worker(self, *options: str) -> Iterator[Process]:
         with sendonce(
-            "worker", "--config", str(self.config), "--lease", "30s", "--poll", "100ms", "--per-host", "2",
+            "worker", "--config", str(self.config), "--lease", "10s", "--poll", "100ms", "--per-host", "2",
             "--breaker-after", "2", "--breaker-pause", "200ms", "--policy", json.dumps(POLICY), *options,
             database=url_of(self.database), environment={"SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"},
         ) as worker:  # fmt: skip

@@ -16,6 +16,8 @@ from tests.simulation.run import run
 SEEDS = int(os.environ.get("SEEDS") or 2000)
 CHUNK = 250
 CHUNKS = 12
+# So many of them with every change; the rest in `make test-more`.
+ALWAYS = 3
 # A long run has about 180 crashes: `make soak SEEDS=23000` has a million.
 LONG_SEEDS = max(2, SEEDS // 4)
 TRACE = """
@@ -29,7 +31,9 @@ print(trace.hexdigest())
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(chunk, marks=[pytest.mark.more] if chunk >= ALWAYS else []) for chunk in range(CHUNKS)]
+)
 def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> None:
     total = play(range(chunk * CHUNK, (chunk + 1) * CHUNK))
 
@@ -42,7 +46,13 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> Non
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_and_nothing_doubled_behind_breakers() -> None:
     """Channels fail more often than not: breakers open, are probed, and ramp up while everything else goes wrong."""
-    assert play(range(50), profile="outages").failures == []
+    assert play(range(20), profile="outages").failures == []
+
+
+@pytest.mark.more
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_and_nothing_doubled_behind_breakers_for_long() -> None:
+    assert play(range(20, 200), profile="outages").failures == []
 
 
 def test_the_same_seed_is_the_same_run() -> None:

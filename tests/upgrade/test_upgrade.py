@@ -38,7 +38,14 @@ RIGHTS = (
 )
 
 
-@pytest.fixture(params=range(2, NEWEST + 1), ids=lambda number: f"{number:04}")
+# The newest migration with every change; those before it, which are frozen, in `make test-more`.
+STEPS = [
+    pytest.param(number, id=f"{number:04}", marks=[pytest.mark.more] if number < NEWEST else [])
+    for number in range(2, NEWEST + 1)
+]
+
+
+@pytest.fixture(params=STEPS)
 def system(request: pytest.FixtureRequest, empty: Database, provider: Provider, tmp_path: Path) -> Iterator[System]:
     old, new = before(request.param, tmp_path / "old"), after(request.param, tmp_path / "new")
     made = System(empty, provider, tmp_path, old=old, new=new, migration=MIGRATIONS[request.param - 1])

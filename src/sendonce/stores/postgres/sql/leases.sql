@@ -22,9 +22,12 @@ with u as (
      set seen_at = now(), progressed_at = case when :progressed then now() else progressed_at end, stopped_at = null,
          claimed_at = coalesce(:claimed_at::timestamptz, claimed_at), claim = coalesce(:claim::bigint[], claim)
    where id = :worker_id
+  returning claim, claimed_at
 )
 select w.claim[1], w.claim[2]::int, w.claim[3], w.claim[4], w.claimed_at
-  from sendonce_workers w
+  from (select u.claim, u.claimed_at from u
+        union all
+        select n.claim, n.claimed_at from sendonce_workers n where n.id <> :worker_id) w
  where exists (
    select 1 from sendonce_attempts a
     where a.delivery_id = w.claim[1] and a.attempt = w.claim[2] and a.lease_id = w.claim[3])
