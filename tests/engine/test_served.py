@@ -161,9 +161,9 @@ def test_labels_never_carry_what_others_have_chosen(database: Database, receiver
 
     # What nobody serves is counted by whoever comes after the one that has put it aside.
     with listener(database, "--config", str(settings)) as first:
-        waiting = "select count(*) from sendonce_deliveries where parked_on like 'channel:%'"
+        waiting = "select count(*) from sendonce_deliveries where parked_on like ?"
         ended = "select count(*) from sendonce_deliveries where status in ('Completed', 'DeadLettered')"
-        until(lambda: (database.one(waiting), database.one(ended)) == (2, 2), "everything was tried")
+        until(lambda: (database.one(waiting, "channel:%"), database.one(ended)) == (2, 2), "everything was tried")
         check_labels(address_of(first), nasty)
         assert scrape(address_of(first))['sendonce_attempts_total{channel="http",outcome="Refused"}'] == 1
         first.send(signal.SIGTERM)
