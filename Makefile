@@ -34,7 +34,7 @@ test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-more: $(TO_DEVELOP) ## The full matrices: failover, poolers, other Pythons, the lowest versions
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m more
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "more and not soak"
 
 quick: $(TO_DEVELOP) ## The domain and SQLite only, in seconds
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not more and not slow" -k "not postgres"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-# Seconds of one of the two workers on a quiet machine; together they stay below the 16 minutes of a run.
+# Seconds of one of the four workers on a quiet machine of two cores; together they stay below the 16 minutes of a run.
 BUDGETS = {
     "apps": 36, "attack": 25, "channels": 30, "cli": 110, "conformance": 205, "contrib": 10, "crash": 230, "demo": 25,
     "docs": 5, "doctor": 20, "domain": 15, "engine": 115, "failover": 2, "guarantees": 2, "load": 30, "lowest": 2,

@@ -48,10 +48,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(line)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("postgres")
+        if item.get_closest_marker("sqlite_later") and "sqlite" in item.name.partition("[")[2]:
+            item.add_marker("more")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from tests.budgets import BUDGETS, over_budget, seconds_by_suite
 from tests.processes import ROOT
 
 RUN_SECONDS = 16 * 60
-WORKERS = 2
+WORKERS = 4
 # Run by hand, or what others stand on.
 WITHOUT = {"benchmarks"}
 

@@ -154,6 +154,7 @@ def test_a_page_of_memos_goes_on_where_the_last_one_ended(service: Service) -> N
     assert [each["memo_number"] for each in first + second] == ["PAGE-3", "PAGE-2", "PAGE-1"]
 
 
+@pytest.mark.more
 @pytest.mark.timeout(180)
 def test_nobody_can_bring_it_to_fail(service: Service) -> None:
     answer = service.fuzz(examples=8)

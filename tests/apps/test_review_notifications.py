@@ -286,6 +286,7 @@ def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Se
         assert private not in service.process.said
 
 
+@pytest.mark.more
 @pytest.mark.timeout(180)
 def test_its_whole_description_can_be_tried_and_nothing_fails(service: Service) -> None:
     fuzzed = service.fuzz("--exclude-checks", "unsupported_method", examples=8)

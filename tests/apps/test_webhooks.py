@@ -333,6 +333,7 @@ def test_what_cannot_be_requeued_is_said_in_the_words_of_the_api(webhooks: Webho
     assert second.body["error"] == f"dead letter {letter_id} was requeued already"
 
 
+@pytest.mark.more
 @pytest.mark.timeout(180)
 def test_no_input_makes_it_fail(webhooks: Webhooks) -> None:
     assert webhooks.service is not None

@@ -119,6 +119,7 @@ def check_that_all_arrived_once(scene: Scene) -> None:
     check_that_marks_are_whole(scene)
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", POINTS)
 def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene: Scene, point: str) -> None:
     for below in (scene.asked, scene.recognised):
@@ -146,6 +147,7 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
         assert (there, lost, found) == (AMOUNT, AMOUNT, EACH)
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", AROUND_A_QUESTION)
 def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothing(scene: Scene, point: str) -> None:
     scene.publish(scene.asked, EACH)

@@ -62,6 +62,7 @@ def kill_and_resume(database: Database, amount: int, rate: str) -> None:
     assert database.one("select count(*) from sendonce_dead_letters where closed_as = 'requeued'") == amount
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.slow
 def test_killed_in_the_middle_it_skips_none_and_doubles_none(database: Database) -> None:
     # One step a second: when it is killed, what is left would take it seconds more.

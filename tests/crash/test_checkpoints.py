@@ -32,6 +32,7 @@ async def claimed_by_nobody(database: Database) -> None:
 ASKING = set(AROUND_A_QUESTION)
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in ASKING])
 def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Receiver, point: str) -> None:
     publish(database, receiver, AMOUNT)

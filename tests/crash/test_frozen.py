@@ -34,6 +34,7 @@ def is_locked(database: SqliteDatabase) -> bool:
     return False
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.slow
 def test_late_results_are_kept_and_nothing_is_completed_twice(database: Database, receiver: Receiver) -> None:
     publish(database, receiver, AMOUNT)

@@ -53,6 +53,7 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
     return settle_accounts(database, receiver, kills * EACH, lost, title=title, took=took)
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Database, receiver: Receiver) -> None:

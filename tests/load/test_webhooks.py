@@ -64,6 +64,7 @@ def work(database: Database, conditions: Mapping[str, Callable[[], bool]]) -> li
     return seconds
 
 
+@pytest.mark.sqlite_later
 @pytest.mark.parametrize(
     "events",
     [pytest.param(FEW, id="few", marks=pytest.mark.slow), pytest.param(MANY, id="many", marks=pytest.mark.soak)],

@@ -17,7 +17,7 @@ SEEDS = int(os.environ.get("SEEDS") or 2000)
 CHUNK = 250
 CHUNKS = 12
 # So many of them with every change; the rest in `make test-more`.
-ALWAYS = 3
+ALWAYS = 2
 # A long run has about 180 crashes: `make soak SEEDS=23000` has a million.
 LONG_SEEDS = max(2, SEEDS // 4)
 TRACE = """

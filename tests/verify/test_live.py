@@ -118,6 +118,7 @@ async def look(store: Store) -> Report:
     return reports[-1]
 
 
+@pytest.mark.sqlite_later
 async def test_nothing_is_found_while_everybody_is_at_work_and_what_is_planted_is(scene: Scene, store: Store) -> None:
     database = scene.database
     reports: list[Report] = []
