@@ -88,10 +88,12 @@ def test_a_server_that_changed_is_noticed_once(tmp_path: Path) -> None:
     path = str(tmp_path / "worker.state")
     memory = Memory(path, namespace="n")
 
-    assert not memory.is_other_server(("7", "1"))
+    assert memory.see(("7", "1", "noon")) == (False, False)
     again = Memory(path, namespace="n")
-    assert again.is_other_server(("7", "2"))
-    assert not again.is_other_server(("7", "2"))
+    assert again.see(("7", "2", "one")) == (True, True)
+    assert again.see(("7", "2", "two")) == (False, True)
+    assert again.see(("7", "2", "two")) == (False, False)
+    assert again.see(None) == (False, False)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"namespace": "n", "claim": [1, 2], "server": null}', "\x00"])

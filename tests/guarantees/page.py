@@ -14,7 +14,7 @@ Figures = Mapping[str, int | float | str | None]
 TRIED = ("seeds", "events", "deliveries", "requests", "verified_rows", "minutes")
 FAULTS = (
     "crashes", "worker_kills", "publisher_kills", "freezes", "database_faults", "server_stops", "connections_cut",
-    "receiver_faults", "clock_jumps",
+    "receiver_faults", "clock_jumps", "acts_of_operators", "restores",
 )  # fmt: skip
 
 _HEADER = """# Guarantees

@@ -213,15 +213,18 @@ PROMISED: tuple[Promise, ...] = (
         ("failover-one-address", "failover-both-addresses"),
     ),
     Promise(
-        "After a failover that lost commits no new event is marked as sent without being sent, nothing stays in"
-        " progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
-        "the worker whose claims were lost lives through it, or has its `state` file, and claims before another one"
-        " does; `make test-more`",
+        "After a restore or a failover that lost commits no new event is marked as sent without being sent, nothing"
+        " stays in progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
+        "a worker that was there in the last seconds before the loss lives through it, or has its `state` file, and is"
+        " the first to claim; else it is typed: `sendonce doubt --open`; `make test-more`",
         (
             "failover/test_lost_commits.py::test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say",
             "failover/test_lost_commits.py::test_an_old_primary_that_returns_is_a_stranger",
+            "crash/test_restore.py::test_a_worker_with_a_state_file_notices_a_restore_by_itself",
+            "crash/test_restore.py::test_after_a_restore_what_the_page_says_to_type_doubles_nothing",
+            "crash/test_chaos.py::test_a_minute_with_operators_at_work",
         ),
-        ("failover-asynchronous",),
+        ("failover-asynchronous", "chaos-postgres-operators", "chaos-sqlite-operators"),
     ),
     Promise(
         "A worker's clock that is wrong or jumps loses nothing and doubles nothing",
@@ -293,8 +296,8 @@ NOT_PROMISED: tuple[Promise, ...] = (
         ("simulation", "chaos-postgres"),
     ),
     Promise(
-        "What a database has lost that was committed, as after a restore from a backup. `sendonce doubt --open` puts"
-        " what is open in doubt, so that it is asked about before it is sent",
+        "What was recorded after the backup that is restored, or was not replicated: the application's rows are gone"
+        " with it. What is open is asked about before it is sent",
         "",
         ("conformance/test_crashes.py::test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_again",),
     ),

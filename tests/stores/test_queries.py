@@ -34,7 +34,6 @@ ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries
 ONLY_SQLITE = {
     "add_cancelled",
     "add_unserved",
-    "fence",
     "last_of_step",
     "make_due",
     "newest_claim",

@@ -139,7 +139,8 @@ async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:
     """What this worker knows of its database; ConfigError when that is not the one it is for."""
     await check_instance(store, parts.config.instance)
     memory = Memory(parts.config.state, namespace=namespace, instance=parts.config.instance)
-    if memory.is_other_server(await store.server()):
+    is_other, _ = memory.see(await store.server())
+    if is_other:
         parts.emit(ServerChanged())
     return memory
 

@@ -14,7 +14,8 @@ from typing import TypeAlias
 from sendonce.domain.attempts import Fence, Lease, Witness
 from sendonce.errors import ConfigError
 
-Server: TypeAlias = tuple[str, str]
+# Which server, which of its lives, and when it was started.
+Server: TypeAlias = tuple[str, str, str]
 # Written no more often than this: a claim costs little, a file for each of them would not.
 SAVE_SECONDS = 0.2
 
@@ -66,12 +67,14 @@ class Memory:
         self._is_saved = False
         self.close()
 
-    def is_other_server(self, server: Server | None) -> bool:
-        """Remember where the database is now; True when it was somewhere else before."""
+    def see(self, server: Server | None) -> tuple[bool, bool]:
+        """Remember where the database is now: whether it was elsewhere before, and whether it was started anew."""
         was, self._server = self._server, server
         self._is_saved = self._is_saved and was == server
         self.close()
-        return was is not None and was != server
+        if was is None or server is None:
+            return False, False
+        return was[:2] != server[:2], was != server
 
     def close(self) -> None:
         """Write down what is not written yet."""
@@ -93,7 +96,9 @@ class Memory:
                 *numbers, at = said["claim"]
                 delivery_id, attempt, lease_id, event_id = map(int, numbers)
                 self._witness = Witness(delivery_id, attempt, lease_id, event_id, datetime.fromisoformat(at))
-            self._server = None if said["server"] is None else (str(said["server"][0]), str(said["server"][1]))
+            if said["server"] is not None:
+                system, timeline, started = map(str, said["server"])
+                self._server = (system, timeline, started)
         except FileNotFoundError:
             return
         except OSError as error:

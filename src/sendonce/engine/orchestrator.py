@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from sendonce.channels.registry import Channels
-from sendonce.domain.attempts import NO_FENCE, Fence, Report, Result, Verdict, Witness, resolve
+from sendonce.domain.attempts import NO_FENCE, Fence, Refusal, Report, Result, Verdict, Witness, resolve
 from sendonce.domain.decide import complete
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
@@ -55,6 +55,10 @@ class Orchestrator:
         """Give up what came to its deadline while no live worker served its channel; a bounded step."""
         message = f"its deadline has passed, and no worker served {shown(name)}"
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
+
+    async def refusal(self, fence: Fence) -> Refusal | None:
+        """Why a worker with this fence may claim nothing now."""
+        return await self._store.refusal(fence)
 
     async def notice_loss(self, witness: Witness, *, noticed_by: str) -> LossRow | None:
         """This database has lost commits: what it has is to be asked about before it is sent."""

@@ -18,7 +18,7 @@ from sendonce.engine.fleet import SPARE_SECONDS, Fleet
 from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.patience import Patience
+from sendonce.engine.patience import LONGEST_SECONDS, Patience
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
 from sendonce.engine.unserved import Unserved
@@ -35,6 +35,8 @@ GATHER_SECONDS = 0.02
 GATHER_RESULTS_SECONDS = 0.01
 AFTER_CUT_SECONDS = 5.0
 TURN_SECONDS = 5.0
+# Everybody who waits for the database looks again within this time.
+STAND_BACK_SECONDS = LONGEST_SECONDS + 0.5
 
 
 class Worker:
@@ -54,6 +56,7 @@ class Worker:
         self._worker_id = worker_id
         self._name = name
         self._memory = memory or Memory(instance=config.instance)
+        self._is_anew = False
         self._is_other_told = False
         self._emit = emit
         self._doorbell = doorbell
@@ -129,9 +132,9 @@ class Worker:
                 return
             wanted = self._sender.free
             try:
-                claimed = await self._claim(wanted)
                 if patience.is_needed:
-                    await self._recognise()
+                    await self._come_back()
+                claimed = await self._claim(wanted)
                 patience.calm()
                 empty_turns = 0 if claimed or self.in_flight else empty_turns + 1
                 if claimed == 0 and self._config.until_idle and await self._is_idle(empty_turns):
@@ -231,10 +234,29 @@ class Worker:
         while await self._orchestrator.mark_loss():
             self._vitals.turn(CLAIMS)
 
-    async def _recognise(self) -> None:
-        """The database was away: is it where it was before?"""
-        if self._memory.is_other_server(await self._leases.server()):
+    async def _come_back(self) -> None:
+        """The database was away: is it where it was, and has it the newest claim that we know of?
+
+        Where it was started anew it may be an older one. Then we wait until everybody has come back and looked: another
+        worker may know of a claim that we have not heard of.
+        """
+        is_other, is_anew = self._memory.see(await self._leases.server())
+        if is_other:
             self._emit(ServerChanged())
+        self._is_anew |= is_anew
+        refused = await self._orchestrator.refusal(self._memory.fence)
+        if refused is not None:
+            await self._refused(refused)
+        elif self._is_anew:
+            await self._stand_back()
+        self._is_anew = False
+
+    async def _stand_back(self) -> None:
+        try:
+            async with asyncio.timeout(STAND_BACK_SECONDS):
+                await self._stop.wait()
+        except TimeoutError:
+            return
 
     async def _wait_for_slots(self) -> None:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""

@@ -114,6 +114,10 @@ class OrchestratorStore(Protocol):
         were changed, and the last id looked at; None when there are no more."""
         ...
 
+    async def refusal(self, fence: Fence) -> Refusal | None:
+        """Why a worker with this fence may claim nothing now."""
+        ...
+
     async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
         """Write down that this database has lost commits: what is recorded now must be asked about before it is sent,
         and not before `wait` is over; or what was written down about that since the witness. None when the witness is
@@ -297,7 +301,7 @@ class LeaseStore(Protocol):
         none."""
         ...
 
-    async def server(self) -> tuple[str, str] | None:
+    async def server(self) -> tuple[str, str, str] | None:
         """See ReadStore."""
         ...
 

@@ -33,7 +33,7 @@ class ReadStore(Protocol):
         """The name of this database, if it has one."""
         ...
 
-    async def server(self) -> tuple[str, str] | None:
+    async def server(self) -> tuple[str, str, str] | None:
         """Which server the database is on, and which of its lives: they change with a failover or a restore. None where
         that is not known."""
         ...

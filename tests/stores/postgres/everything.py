@@ -185,6 +185,7 @@ async def reconcile(store: PostgresStore) -> None:
     await store.disprove_loss(operator="ada", reason="test")
     await store.adopt(million.FINISHED, 1000, lambda reports: decided(reports, POLICY))
     await store.server()
+    await store.refusal(Fence(witness=witness))
     await store.name_instance("production", operator="ada", reason=None)
     await store.name_instance(None, operator="ada", reason=None)
     await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)

@@ -262,6 +262,7 @@ SMALL = {
     "set_instance",
     "drop_instance",
     "server",
+    "fence",
     "schema_version",
     "backfill",
     "set_backfill",

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sendonce.domain.attempts import Witness
+from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Lanes, Row, fetch
@@ -13,6 +13,10 @@ STEP = 10_000
 
 class Losses(Lanes):
     """See `OrchestratorStore`."""
+
+    async def refusal(self, fence: Fence) -> Refusal | None:
+        [(refused,)] = await self.claims.fetch("fence", fence_values(fence))
+        return None if refused is None else Refusal(refused)
 
     async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
         values = {
@@ -55,6 +59,17 @@ class Losses(Lanes):
             await fetch(connection, "drop_instance" if name is None else "set_instance", {"name": name})
             subject = "unnamed" if name is None else name
             return await log_operation(connection, "instance", operator, reason, (), subject=subject)
+
+
+def fence_values(fence: Fence) -> dict[str, object]:
+    """A fence as the parameters of the claiming statements."""
+    witness = fence.witness
+    return {
+        "instance": fence.instance,
+        "seen_delivery": witness and witness.delivery_id,
+        "seen_attempt": witness and witness.attempt,
+        "seen_lease": witness and witness.lease_id,
+    }
 
 
 def _loss(rows: list[Row]) -> LossRow | None:

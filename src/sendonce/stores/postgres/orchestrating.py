@@ -19,6 +19,7 @@ from sendonce.stores.postgres.bulk import take_step
 from sendonce.stores.postgres.columns import columns_of
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import BadValue, Connection, Lane, Lanes, fetch
+from sendonce.stores.postgres.losses import fence_values
 from sendonce.stores.records import Acted
 
 PARK_LIMIT = 2000
@@ -185,17 +186,6 @@ def served_values(served: Served | None) -> dict[str, object]:
     if served is None or served.is_all:
         return {"served": None, "beginnings": None}
     return {"served": array(sorted(served.names)) or "{}", "beginnings": array(served.beginnings)}
-
-
-def fence_values(fence: Fence) -> dict[str, object]:
-    """A fence as the parameters of the claiming statements."""
-    witness = fence.witness
-    return {
-        "instance": fence.instance,
-        "seen_delivery": witness and witness.delivery_id,
-        "seen_attempt": witness and witness.attempt,
-        "seen_lease": witness and witness.lease_id,
-    }
 
 
 async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:

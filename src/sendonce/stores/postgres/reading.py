@@ -77,15 +77,15 @@ class Reading(Lanes):
         rows = await self.people.fetch("instance", {})
         return str(rows[0][0]) if rows else None
 
-    async def server(self) -> tuple[str, str] | None:
+    async def server(self) -> tuple[str, str, str] | None:
         """See ReadStore."""
         try:
-            [(system, timeline)] = await self.people.fetch("server", {})
+            [(system, timeline, started)] = await self.people.fetch("server", {})
         except StoreBusy:
             raise
         except StoreError:
             return None  # some hosted servers tell nobody
-        return system, timeline
+        return system, timeline, started
 
     async def namespace(self) -> str:
         """See ReadStore."""

@@ -19,6 +19,9 @@ class Losses:
 
     _writer: Lane
 
+    async def refusal(self, fence: Fence) -> Refusal | None:
+        return await self._writer.run(refusal, fence)
+
     async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
         return await self._writer.run(_notice, witness, wait, noticed_by)
 

@@ -51,7 +51,7 @@ class Reading:
         rows = await self._reader.run(Transaction.fetch, "instance")
         return str(rows[0][0]) if rows else None
 
-    async def server(self) -> tuple[str, str] | None:
+    async def server(self) -> tuple[str, str, str] | None:
         return None
 
     async def namespace(self) -> str:

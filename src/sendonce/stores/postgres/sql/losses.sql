@@ -93,5 +93,9 @@ select (select max(d.id) from d), o.id, o.lease_id
         where t.delivery_id = d.id and t.status is not distinct from 'Leased' order by t.attempt desc limit 1) a
      where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id)) o on true;
 
+-- name: fence
+select sendonce_fence(:instance::text, :seen_delivery::bigint, :seen_attempt::int, :seen_lease::bigint);
+
 -- name: server
-select s.system_identifier::text, c.timeline_id::text from pg_control_system() s, pg_control_checkpoint() c;
+select s.system_identifier::text, c.timeline_id::text, pg_postmaster_start_time()::text
+  from pg_control_system() s, pg_control_checkpoint() c;
