@@ -46,8 +46,9 @@ def environment(version: str, python: Path) -> Path:
 
 
 def _find(version: str) -> Path | None:
-    if on_path := shutil.which(f"python{version}"):
-        return Path(on_path)
+    on_path = shutil.which(f"python{version}")
+    if on_path and subprocess.run([on_path, "-c", ""], capture_output=True, check=False).returncode == 0:
+        return Path(on_path)  # some are there only to say that they are not
     kept = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     return next(iter(sorted(kept.glob(f"{version}.*/bin/python"))), None)
 

@@ -16,7 +16,7 @@ def folder_for_anybody(folder: Path) -> None:
     if account := server_account():
         account.owns(folder)
         for place in folder.parents:
-            if place.stat().st_uid == os.geteuid() and place.name.startswith("pytest-"):
+            if place.stat().st_uid == os.geteuid() and place.name.startswith(("pytest-", "popen-")):
                 place.chmod(0o755)
 
 

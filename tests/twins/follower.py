@@ -35,7 +35,7 @@ as $$ select pg_catalog.current_setting('twins.now')::pg_catalog.timestamptz $$
 """
 _SEQUENCES = """
 select table_name, pg_get_serial_sequence(table_name, column_name) from information_schema.columns
- where table_name like 'sendonce%' and is_identity = 'YES'
+ where table_name like 'sendonce%' and is_identity = 'YES' and table_name <> 'sendonce_counters'
 """
 _TABLES = "select tablename from pg_tables where tablename like 'sendonce%' order by 1"
 _SQLITE_TABLES = "select name from sqlite_master where type = 'table' and name like 'sendonce%' order by 1"
