@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+from collections.abc import Iterator
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,13 +13,11 @@ from tests.servers import debian
 from tests.servers.accounts import server_account
 
 
-def folder_for_anybody(folder: Path) -> None:
-    """Let the user that servers run as work in `folder`, which may be in one that is ours alone."""
-    if account := server_account():
-        account.owns(folder)
-        for place in folder.parents:
-            if place.stat().st_uid == os.geteuid() and place.name.startswith(("pytest-", "popen-")):
-                place.chmod(0o755)
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that the user that servers run as can work in: pytest's own are ours alone, whoever runs meanwhile."""
+    with TemporaryDirectory(prefix="sendonce-") as name:
+        yield Path(name)
 
 
 def unpack_as_a_server(cache: Path, answers: "SimpleQueue[tuple[Path, str]]") -> None:
@@ -56,15 +56,16 @@ def test_a_program_on_the_machine_comes_first(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.more
-def test_a_program_is_unpacked_without_root_and_with_no_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_unpacked_without_root_and_with_no_lists(anybodys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a user with no rights, whose machine never ran apt-get update, two at once: whole, and once."""
-    cache, lists = tmp_path / "cache", tmp_path / "no-lists"
-    cache.mkdir()
-    (lists / "partial").mkdir(parents=True)
-    settings = tmp_path / "apt.conf"
-    settings.write_text(f'Dir::State::lists "{lists}";\nDir::Cache "{tmp_path}";\n')
+    cache, lists = anybodys / "cache", anybodys / "no-lists"
+    for folder in (cache, lists / "partial"):
+        folder.mkdir(parents=True)
+    settings = anybodys / "apt.conf"
+    settings.write_text(f'Dir::State::lists "{lists}";\nDir::Cache "{anybodys}";\n')
     monkeypatch.setenv("APT_CONFIG", str(settings))
-    folder_for_anybody(tmp_path)
+    if account := server_account():
+        account.owns(anybodys)
     processes = multiprocessing.get_context("fork")  # another user need not be able to read our Python
     answers = processes.SimpleQueue()
 
