@@ -133,8 +133,11 @@ def _archives(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _repeated(ledger: Ledger, upto: int, ended: Sequence[Ended]) -> Repeat:
-    """Each generation that was tried is a wish of its own."""
-    wanted = sum(1 for each in ended if each.attempts)
+    """Each generation is a wish of its own, but what was given up by a person before it was tried.
+
+    One that is held without an attempt was sent, and a restore took that back.
+    """
+    wanted = sum(1 for each in ended if each.attempts or each.reason not in DECIDED)
     return Repeat(
         number=ended[0].number,
         more=ledger.times(ended[0].number) - max(1, wanted),

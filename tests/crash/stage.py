@@ -150,12 +150,14 @@ class Stage:
         """How many are not closed, and the id of the oldest; one of DOWN when the database cannot say."""
         is_sqlite = isinstance(self.database, SqliteDatabase)
         source = ("json_each(l.deliveries)", "value") if is_sqlite else ("lateral unnest(l.deliveries)", "w")
-        [[amount, oldest]] = self.database.execute(_OPEN.format(deliveries=source[0], value=source[1]))
+        with self.halting:  # nobody looks into a file that is being restored
+            [[amount, oldest]] = self.database.execute(_OPEN.format(deliveries=source[0], value=source[1]))
         return amount, oldest
 
     def last_delivery(self) -> int:
         """The id of the newest one."""
-        return int(self.database.one("select coalesce(max(id), 0) from sendonce_deliveries"))
+        with self.halting:
+            return int(self.database.one("select coalesce(max(id), 0) from sendonce_deliveries"))
 
     def _new_database(self, stack: ExitStack) -> Database:
         database: Database
