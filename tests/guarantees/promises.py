@@ -224,7 +224,7 @@ PROMISED: tuple[Promise, ...] = (
             "crash/test_restore.py::test_after_a_restore_what_the_page_says_to_type_doubles_nothing",
             "crash/test_chaos.py::test_a_minute_with_operators_at_work",
         ),
-        ("failover-asynchronous", "chaos-postgres-operators", "chaos-sqlite-operators"),
+        ("failover-asynchronous", "chaos-postgres-operators"),
     ),
     Promise(
         "A worker's clock that is wrong or jumps loses nothing and doubles nothing",
