@@ -216,7 +216,8 @@ PROMISED: tuple[Promise, ...] = (
         "After a restore or a failover that lost commits no new event is marked as sent without being sent, nothing"
         " stays in progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
         "a worker that was there in the last seconds before the loss lives through it, or has its `state` file, and is"
-        " the first to claim; else it is typed: `sendonce doubt --open`; `make test-more`",
+        " the first to claim; else it is typed: `sendonce doubt --open`. Not for what a person has requeued with"
+        " `--even-if-sent`: that is sent once more. `make test-more`",
         (
             "failover/test_lost_commits.py::test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say",
             "failover/test_lost_commits.py::test_an_old_primary_that_returns_is_a_stranger",
