@@ -219,6 +219,24 @@ async def test_everything_open_is_put_in_doubt_in_steps(database: Database, stor
     assert (await store.delivery(done)) is not None
 
 
+@pytest.mark.parametrize("chosen", [None, "hold", "resend"])
+async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_put_in_doubt_since(
+    database: Database, store: Store, chosen: str | None
+) -> None:
+    first = given_due_delivery(database, if_unsure=chosen)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), replace(POLICY, max_attempts=1))
+    [again] = (await store.open_generations([first], kind="requeue", operator="ada", reason="x")).ids
+    row = await store.delivery(again)
+    assert row is not None
+    assert row.if_unsure == "resend"
+
+    assert (await store.doubt(0, 10, wait=timedelta(0)))[0] == 1
+
+    row = await store.delivery(again)
+    assert row is not None
+    assert (row.in_doubt, row.if_unsure) == (True, chosen)
+
+
 async def test_doubt_opened_twice_is_left_alone_for_the_longer_time(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
 

@@ -1,12 +1,18 @@
 -- name: doubt
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
--- waits in a room leaves it: a room is asked about at once.
+-- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
+-- again: that is not said of what it may have sent itself.
 with w as materialized (
   select id, status from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit
 ),
 d as (
   update sendonce_deliveries t
      set in_doubt = true, updated_at = now(),
+         if_unsure = case when t.generation > 0
+                          then (select f.if_unsure from sendonce_deliveries f
+                                 where f.event_id = t.event_id and f.destination_hash = t.destination_hash
+                                   and f.generation = 0)
+                          else t.if_unsure end,
          doubted_by = case when t.in_doubt then t.doubted_by else :loss_id::bigint end,
          not_before = greatest(t.not_before, now() + :wait::float8 * interval '1 second'),
          next_attempt_at = case when t.status <> 'InProgress'

@@ -1,8 +1,14 @@
 -- name: doubt
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
--- waits in a room leaves it: a room is asked about at once.
-update sendonce_deliveries
+-- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
+-- again: that is not said of what it may have sent itself.
+update sendonce_deliveries as d
    set in_doubt = 1, doubted_by = case when in_doubt then doubted_by else :loss_id end, updated_at = :now,
+       if_unsure = case when generation > 0
+                        then (select f.if_unsure from sendonce_deliveries f
+                               where f.event_id = d.event_id and f.destination_hash = d.destination_hash
+                                 and f.generation = 0)
+                        else if_unsure end,
        not_before = max(coalesce(not_before, :due_at), :due_at),
        next_attempt_at = case when status <> 'InProgress'
                                and (parked_on is null
