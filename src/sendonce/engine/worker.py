@@ -134,6 +134,8 @@ class Worker:
             try:
                 if patience.is_needed:
                     await self._come_back()
+                    if self._stop.is_set():
+                        return
                 claimed = await self._claim(wanted)
                 patience.calm()
                 empty_turns = 0 if claimed or self.in_flight else empty_turns + 1

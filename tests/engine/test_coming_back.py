@@ -1,0 +1,94 @@
+"""A worker whose database was away: it asks first what is there now, and waits where the server was started anew."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sendonce.domain.outcomes import Delivered
+from sendonce.engine import worker as module
+from sendonce.engine.memory import Memory
+from sendonce.errors import StoreBusy
+from sendonce.observe.facts import ServerChanged
+from sendonce.stores.ports import Store
+from tests.engine.faults import Faulty, faulty
+from tests.engine.rig import Told, given_many, serving, working
+from tests.processes import until_async
+from tests.stores.databases import Database
+
+SERVER = ("system", "1", "started at noon")
+STARTED_ANEW = ("system", "1", "started at one")
+PROMOTED = ("system", "2", "started at one")
+FOR_EVER = 3600.0
+
+
+def away_once(store: Store, server: tuple[str, str, str]) -> tuple[Faulty, Store, asyncio.Event]:
+    """A store whose first claim fails and which is on this server then; and when that was asked for."""
+    made, ours = faulty(store)
+    made.before["start"] = [StoreBusy("away")]
+    asked = asyncio.Event()
+
+    async def say(*args: Any) -> tuple[str, str, str]:
+        return server
+
+    async def refusal(*args: Any) -> Any:
+        made.calls.append("refusal")
+        asked.set()
+        return await store.refusal(*args)
+
+    vars(made).update(server=say, refusal=refusal)
+    return made, ours, asked
+
+
+def remembering() -> Memory:
+    memory = Memory()
+    memory.see(SERVER)
+    return memory
+
+
+@pytest.mark.parametrize("server", [STARTED_ANEW, PROMOTED])
+async def test_where_the_server_was_started_anew_everybody_may_look_before_anything_is_claimed(
+    database: Database, store: Store, server: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
+    given_many(database, 3)
+    channel = Told(Delivered())
+    made, ours, asked = away_once(store, server)
+
+    async with working(ours, serving(channel), memory=remembering()) as here:
+        await asked.wait()
+        await asyncio.sleep(0.3)  # long enough for one that does not wait; one that does waits for ever
+        await here.stopped()
+
+    assert made.calls == ["start", "refusal"]
+    assert channel.sent == []
+    assert len(here.said(ServerChanged)) == (server is PROMOTED)
+
+
+async def test_it_goes_on_when_it_has_waited(database: Database, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STAND_BACK_SECONDS", 0.01)
+    given_many(database, 3)
+    channel = Told(Delivered())
+    made, ours, _ = away_once(store, STARTED_ANEW)
+
+    async with working(ours, serving(channel), memory=remembering()) as here:
+        await until_async(lambda: len(channel.sent) == 3, "three sent")
+        await here.stopped()
+
+    assert made.calls[:3] == ["start", "refusal", "start"]
+
+
+async def test_where_it_is_the_same_server_nobody_waits(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
+    given_many(database, 3)
+    channel = Told(Delivered())
+    made, ours, _ = away_once(store, SERVER)
+
+    async with working(ours, serving(channel), memory=remembering()) as here:
+        await until_async(lambda: len(channel.sent) == 3, "three sent")
+        await here.stopped()
+
+    assert made.calls[:3] == ["start", "refusal", "start"]
+    assert here.said(ServerChanged) == []
