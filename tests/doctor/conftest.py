@@ -19,7 +19,7 @@ from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
-LIMITS = Limits(lease=timedelta(seconds=30), timeout=timedelta(seconds=10))
+LIMITS = Limits(lease=timedelta(seconds=30), timeout=timedelta(seconds=10), retention={"payloads": timedelta(days=30)})
 SETTINGS = {"max_prepared_transactions": "4", "max_connections": "30", "wal_level": "logical"}
 
 

@@ -9,8 +9,8 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.operations.doctor import Level, Limits
 from sendonce.stores.postgres.examining import clock_ahead
 from tests.doctor.conftest import examined
-from tests.given import given_due_delivery, given_lease, settle_with
-from tests.stores.aging import without_rules
+from tests.given import given_due_delivery, given_event, given_lease, settle_with
+from tests.stores.aging import backdate, begun_earlier, without_rules
 from tests.stores.databases import Database, PostgresDatabase
 
 
@@ -109,6 +109,20 @@ async def test_work_that_a_worker_will_do_or_that_is_stopped_is_not_said(databas
 
     await database.close()
     assert (with_a_worker, stopped) == ({}, {})
+
+
+def test_retention_that_is_behind_is_said(database: Database) -> None:
+    given_event(database)
+    begun_earlier(database, timedelta(days=40))
+    backdate(database, timedelta(days=32))
+
+    found = examined(database)["retention"]
+
+    assert found.level is Level.WARNING
+    assert found.sentence == (
+        "retention is behind: payloads should go after 30d, and some may have been due for that for 2d"
+    )
+    assert "sendonce prune" in found.to_do
 
 
 def test_work_that_is_not_due_yet_is_not_said(database: Database) -> None:

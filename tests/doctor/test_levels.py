@@ -10,6 +10,7 @@ from sendonce.operations import doctor_postgres, doctor_sqlite
 from sendonce.operations.doctor import Diagnosis, Level
 from sendonce.stores.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
 from sendonce.stores.records import UnservedRow, WorkerRow
+from sendonce.stores.upkeep import Reached
 from tests.doctor.conftest import LIMITS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -65,6 +66,10 @@ def test_a_clock(healthy: ExaminedPostgres | ExaminedSqlite, ahead: float, level
     assert all((" ahead of " if ahead > 0 else " behind ") in each.sentence for each in said(examined))
 
 
+def reached(part: str = "payloads", *, begun: timedelta = timedelta(days=99), **age: int) -> dict[str, Any]:
+    return {"retention": (Reached(part, NOW - begun, NOW - timedelta(**age)),)}
+
+
 WORKS: dict[str, tuple[dict[str, Any], Said]] = {
     "due for long": ({"oldest_due_at": DUE}, ("workers", Level.PROBLEM)),
     "not due for long": ({"oldest_due_at": DUE + timedelta(seconds=1)}, None),
@@ -76,6 +81,12 @@ WORKS: dict[str, tuple[dict[str, Any], Said]] = {
     "more than half": ({"send_seconds": (15.1,)}, ("lease", Level.WARNING)),
     "all of the lease": ({"send_seconds": (30.0,)}, ("lease", Level.WARNING)),
     "more than that": ({"send_seconds": (30.1,)}, ("lease", Level.PROBLEM)),
+    "retention, almost a day late": (reached(days=30, hours=23), None),
+    "retention, a day late": (reached(days=31), ("retention", Level.WARNING)),
+    "retention, in a pass of less than a day": (reached(days=99, begun=timedelta(hours=23)), None),
+    "retention, in a pass of a day": (reached(days=99, begun=timedelta(days=1)), ("retention", Level.WARNING)),
+    "retention, of what is kept for ever": (reached("history", days=99), None),
+    "retention, with nothing to do": ({"retention": (Reached("payloads", NOW - timedelta(days=9), None),)}, None),
 }
 
 

@@ -16,10 +16,12 @@ from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import Fact, MetricsFailed
 from sendonce.observe.metrics import CAUSES, OF_THE_DATABASE, exposition
 from sendonce.stores.ports import Store
+from sendonce.stores.upkeep import Stage
 from tests.alarms import let_pass
-from tests.given import given_due_deliveries, given_due_delivery, given_lease, later, settle_with
+from tests.given import given_due_deliveries, given_due_delivery, given_event, given_lease, later, settle_with
 from tests.processes import until_async
 from tests.scrapes import samples_of
+from tests.stores.aging import backdate, begun_earlier
 from tests.stores.databases import Database
 
 
@@ -33,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def eldest(store: Store) -> Gauges:
     worker_id = await store.register("host:1", "1", 10, is_listening=True)
-    return Gauges(store, worker_id, lambda _: None, {"null", "https"})
+    return Gauges(store, worker_id, lambda _: None, {"null", "https"}, {Stage.PAYLOADS: timedelta(days=30)})
 
 
 def shown(gauges: Gauges) -> dict[str, float]:
@@ -76,6 +78,7 @@ async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, st
         **{f'sendonce_oldest_open_age_seconds{{channel="{channel}"}}': 0 for channel in ("https", "other")},
         **{f'sendonce_breakers_open{{channel="{channel}"}}': 0 for channel in ("https", "null", "other")},
         "sendonce_dead_letters_open": 2,
+        'sendonce_retention_behind_seconds{part="payloads"}': 0,
         "sendonce_workers_alive": 1,
         "sendonce_stops": 0,
         "sendonce_alerts_raised": 0,
@@ -93,6 +96,17 @@ async def test_the_age_of_what_is_due_grows_and_is_zero_when_nothing_is(database
     other = await eldest_again(database, store)
 
     assert 420 <= shown(other)["sendonce_oldest_due_age_seconds"] < 480
+
+
+async def test_how_far_retention_is_behind_is_a_gauge(database: Database, store: Store) -> None:
+    begun_earlier(database, timedelta(days=9))
+    backdate(database, timedelta(days=32), given_event(database))
+
+    found = shown(await eldest_again(database, store))
+
+    behind = {name: value for name, value in found.items() if "retention" in name}
+    assert [*behind] == ['sendonce_retention_behind_seconds{part="payloads"}']
+    assert 2 * 86_400 <= behind.popitem()[1] < 2 * 86_400 + 60
 
 
 async def test_what_is_parked_or_stopped_on_purpose_is_not_old(database: Database, store: Store) -> None:

@@ -44,3 +44,10 @@ def backdate(database: Database, by: timedelta, *event_ids: int) -> None:
             connection.execute(database.spell(_EVENTS), (span, each))
             connection.execute(database.spell(_LETTERS), (span, span, each))
             connection.execute(database.spell(_DELIVERIES), (span, span, span, each))
+
+
+def begun_earlier(database: Database, by: timedelta) -> None:
+    """Every pass of retention that began at the first event did so earlier."""
+    with database.connection() as connection:
+        span = by // timedelta(microseconds=1) if isinstance(connection, sqlite3.Connection) else by
+        connection.execute(database.spell("update sendonce_retention set whole_at = whole_at - ?"), (span,))

@@ -11,12 +11,13 @@ from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import KeyReused, NotAllowed, SendonceError
 from sendonce.operations.explain import explain
+from sendonce.operations.prune import Plan, count, prune
 from sendonce.outbox.outbox import Outbox
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Filter
-from sendonce.stores.upkeep import REST, Stage, Step, Turn
+from sendonce.stores.upkeep import REST, Reached, Stage, Step, Turn
 from tests.given import given_delivery_in, given_due_delivery, given_event, given_lease, result, settle_with
-from tests.stores.aging import backdate
+from tests.stores.aging import backdate, begun_earlier
 from tests.stores.databases import REFUSED, Database
 
 NOW = timedelta(0)
@@ -310,6 +311,60 @@ async def test_once_a_day_a_pass_begins_at_the_first_event(database: Database, s
     await store.end_turn(Stage.KEYS, TURN, wait=NOW)
 
     database.advance(2 * DAY)
+
+    assert await take(store, TURN) == 0
+
+
+async def reached(store: Store) -> dict[str, Reached]:
+    return {each.part: each for each in await store.retention_reached()}
+
+
+async def test_how_far_retention_is_behind(database: Database, store: Store) -> None:
+    begun_earlier(database, 5 * DAY)
+    backdate(database, 3 * DAY, given_event(database))
+    given_event(database)
+
+    async def late(part: Stage) -> timedelta:
+        return (await reached(store))[part].behind(database.now(), timedelta(hours=12))
+
+    assert set(await reached(store)) == {"payloads", "history", "keys"}
+    assert timedelta(days=2.5) <= await late(Stage.PAYLOADS) < timedelta(days=2.6)
+
+    await store.take_turn(Stage.PAYLOADS, TURN, whole=DAY)
+    assert await late(Stage.PAYLOADS) < timedelta(hours=1)  # a pass that has just begun
+    begun_earlier(database, timedelta(hours=5))
+    assert timedelta(hours=5) <= await late(Stage.PAYLOADS) < timedelta(hours=6)
+    await store.retain(Stage.PAYLOADS, 0, limit=2, age=timedelta(hours=12), turn=TURN)
+
+    assert await late(Stage.PAYLOADS) == timedelta(0)
+    assert await late(Stage.KEYS) >= timedelta(days=2.5)
+
+
+async def test_where_nothing_is_left_retention_is_not_behind(database: Database, store: Store) -> None:
+    database.advance(3 * DAY)
+
+    assert [each.behind(database.now(), NOW) for each in await store.retention_reached()] == [timedelta(0)] * 3
+
+
+async def test_what_a_person_has_pruned_is_not_behind(database: Database, store: Store) -> None:
+    begun_earlier(database, 5 * DAY)
+    backdate(database, 3 * DAY, given_event(database))
+    given_event(database)
+    plan = Plan(about="test", ages={Stage.PAYLOADS: DAY})
+
+    assert [done.contents async for done in count(store, plan)] == [1]
+    assert (await reached(store))["payloads"].behind(database.now(), DAY) > DAY
+    assert [done.contents async for done in prune(store, plan, operator="ada", reason="x")] == [1]
+
+    assert (await reached(store))["payloads"].behind(database.now(), DAY) == timedelta(0)
+
+
+async def test_a_pass_that_is_going_on_is_not_moved_by_hand(database: Database, store: Store) -> None:
+    given_event(database)
+    await take(store, TURN)
+
+    await store.pass_by(Stage.KEYS, 7)
+    await store.end_turn(Stage.KEYS, TURN, wait=NOW)
 
     assert await take(store, TURN) == 0
 

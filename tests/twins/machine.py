@@ -203,6 +203,11 @@ class Twins(Working):
         else:
             self.call("take_turn", str(part), Turn(worker, hold), whole=wait)
 
+    @rule(stage=st.sampled_from(Stage), last_id=ids)
+    def pass_by(self, stage: Stage, last_id: int) -> None:
+        self.call("pass_by", stage, last_id)
+        self.call("retention_reached")
+
     @rule(workers=st.none() | spans, operations=st.none() | spans, limit=st.integers(1, 5), by=who)
     def drop_rest(self, workers: Any, operations: Any, limit: int, by: dict[str, Any]) -> None:
         self.call("drop_rest", limit=limit, workers=workers, operations=operations)

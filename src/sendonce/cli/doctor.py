@@ -52,17 +52,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _limits(args: argparse.Namespace) -> "Limits":
-    """The workers' lease and timeout, as the settings here say."""
+    """What the settings here say of leases, sends and retention."""
     import os
 
     from sendonce.operations.doctor import Limits
-    from sendonce.settings.load import find, load_limits
+    from sendonce.settings.load import find, load_limits, load_retention
 
     try:
-        lease, timeout = load_limits(find(args.config, os.environ), os.environ)
+        path = find(args.config, os.environ)
+        lease, timeout = load_limits(path, os.environ)
+        retention = load_retention(path, os.environ)
     except ConfigError as error:
         raise WrongUse(str(error)) from None
-    return Limits(lease, timeout)
+    return Limits(lease, timeout, {stage.value: age for stage, age in retention.stages.items()})
 
 
 def _say(each: "Diagnosis") -> None:

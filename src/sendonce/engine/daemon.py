@@ -132,7 +132,8 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
 
 def _shown(parts: Parts, page: Page, worker: Worker, worker_id: int) -> AbstractAsyncContextManager[None]:
     schemes = {scheme_of(each) for each in parts.channels.settings()}
-    return attended(page, parts.open_store, worker, worker_id, parts.emit, schemes)
+    kept = {} if parts.retention is None else parts.retention.stages
+    return attended(page, parts.open_store, worker, worker_id, parts.emit, schemes, kept)
 
 
 async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -13,12 +13,14 @@ from sendonce.observe.metrics import CAUSES, OTHER, Measured, alone
 from sendonce.stores.ports import AlertStore, LeaseStore
 from sendonce.stores.readers import ReadStore
 from sendonce.stores.records import ChannelRow, Status
+from sendonce.stores.upkeep import Reached, Stage
 
 CHECK_SECONDS = 1.0
 READ_SECONDS = 15.0
 # Below the time after which the others take a worker for dead: then one of them serves these.
 CONFIRMED_SECONDS = 10.0
 STALE_SECONDS = 45.0
+NOTHING_GOES: Mapping[Stage, timedelta] = {}
 
 
 class GaugeStore(LeaseStore, ReadStore, AlertStore, Protocol):
@@ -29,16 +31,25 @@ class _Reading(NamedTuple):
     at: float
     status: Status
     channels: Sequence[ChannelRow]
+    retention: Sequence[Reached]
 
 
 class Gauges:
     """Asks every second whether this worker is the eldest that serves metrics; if so, reads now and then.
 
-    `schemes`: those that this worker has a channel for.
+    `schemes`: those that this worker has a channel for; `kept`: for how long each part of retention keeps things.
     """
 
-    def __init__(self, store: GaugeStore, worker_id: int, emit: Emit, schemes: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        store: GaugeStore,
+        worker_id: int,
+        emit: Emit,
+        schemes: Collection[str] = (),
+        kept: Mapping[Stage, timedelta] = NOTHING_GOES,
+    ) -> None:
         self._schemes = frozenset(schemes)
+        self._kept = {stage.value: age for stage, age in kept.items()}
         self._store = store
         self._worker_id = worker_id
         self._emit = emit
@@ -69,7 +80,12 @@ class Gauges:
             return
         self._confirmed_at = begun
         if self._reading is None or begun - self._reading.at >= READ_SECONDS:
-            self._reading = _Reading(begun, await self._store.status(), await self._store.open_channels())
+            self._reading = _Reading(
+                begun,
+                await self._store.status(),
+                await self._store.open_channels(),
+                await self._store.retention_reached(),
+            )
 
     def measured(self) -> list[Measured]:
         """What was read; nothing when it is not for this worker to say, or too old."""
@@ -78,7 +94,7 @@ class Gauges:
             return []
         if now - self._reading.at > STALE_SECONDS:
             return []
-        return [*_measured(self._reading.status), *self._by_channel(self._reading)]
+        return [*_measured(self._reading.status), *self._by_channel(self._reading), self._behind(self._reading)]
 
     def _by_channel(self, reading: _Reading) -> list[Measured]:
         ages: dict[tuple[str, ...], float] = {(scheme,): 0.0 for scheme in (*self._schemes, OTHER)}
@@ -88,6 +104,14 @@ class Gauges:
             ages[label] = max(ages[label], _age(reading.status, row.oldest_open_at).total_seconds())
             breakers[label] += row.breakers
         return [(metrics.OLDEST_OPEN, ages), (metrics.BREAKERS, breakers)]
+
+    def _behind(self, reading: _Reading) -> Measured:
+        """What nobody wants to go is not behind."""
+        return metrics.RETENTION_BEHIND, {
+            (each.part,): each.behind(reading.status.now, self._kept[each.part]).total_seconds()
+            for each in reading.retention
+            if each.part in self._kept
+        }
 
 
 def _measured(status: Status) -> list[Measured]:

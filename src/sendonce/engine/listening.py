@@ -8,8 +8,9 @@ GET /readyz   200 while it takes work: registered, not stopping, and the databas
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +23,7 @@ from sendonce.observe.facts import Emit, Listening
 from sendonce.observe.metrics import Measured, alone
 from sendonce.observe.tallies import Tallies
 from sendonce.stores.ports import Store
+from sendonce.stores.upkeep import Stage
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -109,10 +111,11 @@ async def attended(
     worker_id: int,
     emit: Emit,
     schemes: Collection[str],
+    kept: Mapping[Stage, timedelta],
 ) -> AsyncIterator[None]:
     """Look at the database for whoever asks, through connections of its own: no send waits for a count."""
     store = await open_store()
-    gauges = Gauges(store, worker_id, emit, schemes)
+    gauges = Gauges(store, worker_id, emit, schemes, kept)
     page.look = look = Look(store.namespace)
     page.in_flight = lambda: worker.in_flight
     page.of_database = gauges.measured

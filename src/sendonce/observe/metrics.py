@@ -86,6 +86,12 @@ BREAKERS = Metric("sendonce_breakers_open", "gauge", "Destinations left alone be
 DEAD_LETTERS = Metric(
     "sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person; cancelled ones do not."
 )
+RETENTION_BEHIND = Metric(
+    "sendonce_retention_behind_seconds",
+    "gauge",
+    "For how long at most things are there that should be gone.",
+    ("part",),
+)
 WORKERS = Metric("sendonce_workers_alive", "gauge", "Workers that have been seen lately.")
 STOPS = Metric("sendonce_stops", "gauge", "Stops in force.")
 ALERTS = Metric("sendonce_alerts_raised", "gauge", "Alerts that stand.")
@@ -97,7 +103,7 @@ OF_A_WORKER = (
 )  # fmt: skip
 OF_THE_DATABASE = (
     OLDEST_DUE, OLDEST_OPEN, NOT_SERVED, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS,
-    WORKERS, STOPS, ALERTS, SCHEMA,
+    RETENTION_BEHIND, WORKERS, STOPS, ALERTS, SCHEMA,
 )  # fmt: skip
 
 

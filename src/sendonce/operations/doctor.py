@@ -1,7 +1,7 @@
 """Say of an examined database what is well, what is doubtful and what is wrong, and what to do. Pure."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -12,6 +12,8 @@ from sendonce.operations.wording import counted, listed, missing_tables
 from sendonce.stores.examining import Examined, ExaminedSqlite, Work
 
 CLOCK_DOUBTFUL, CLOCK_WRONG = 2.0, 60.0
+# Retention passes by once an hour and takes its time.
+RETENTION_LATE = timedelta(days=1)
 _SHOWN = 8
 
 
@@ -33,10 +35,11 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings that observed sends are compared with."""
+    """The settings that what is seen is compared with: of sends, and how long each part of retention keeps things."""
 
     lease: timedelta
     timeout: timedelta
+    retention: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 def ok(name: str, sentence: str) -> Diagnosis:
@@ -61,6 +64,7 @@ def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]
         yield _workers(examined.work)
         yield _channels(examined.work)
         yield _sends(examined.work, limits)
+        yield _retention(examined.work, limits)
 
 
 def shown(names: Iterable[str]) -> str:
@@ -154,3 +158,21 @@ def _sends(work: Work, limits: Limits) -> Diagnosis:
     if most > limits.lease / 2:
         return warning("lease", said, "make [worker] lease longer: one slow renewal away from being taken for dead")
     return ok("lease", said)
+
+
+def _retention(work: Work, limits: Limits) -> Diagnosis:
+    """How far the pass is behind that is furthest behind."""
+    behind = {
+        each.part: each.behind(work.now, limits.retention[each.part])
+        for each in work.retention
+        if each.part in limits.retention
+    }
+    if not behind:
+        return ok("retention", "everything is kept for ever")
+    part = max(behind, key=lambda each: behind[each])
+    if behind[part] < RETENTION_LATE:
+        return ok("retention", "what has been kept long enough goes within a day")
+    kept, late = format_duration(limits.retention[part]), format_duration(behind[part])
+    said = f"retention is behind: {part} should go after {kept}, and some may have been due for that for {late}"
+    to_do = "let a worker run all the time; if one does, it cannot keep up: run sendonce prune in quiet hours"
+    return warning("retention", said, to_do)

@@ -82,6 +82,8 @@ async def _steps(
                 events=done.events + (step.events if stage is Stage.KEYS else 0),
             )
             yield done
+        if acts and done.stage is stage:
+            await store.pass_by(stage, done.last_id)
 
 
 def _with(done: Progress, *, rest: int) -> Progress:

@@ -6,6 +6,7 @@ from datetime import datetime
 from sendonce.stores.migrations import Backfill
 from sendonce.stores.records import UnservedRow, WorkerRow
 from sendonce.stores.rules import Broken
+from sendonce.stores.upkeep import Reached
 
 # So many of the newest attempts say how long sends take.
 SAMPLE = 2_000
@@ -26,6 +27,7 @@ class Work:
     backfills: tuple[Backfill, ...] = ()
     broken_rules: tuple[Broken, ...] = ()
     unserved: tuple[UnservedRow, ...] = ()
+    retention: tuple[Reached, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from sendonce.stores.records import (
     Status,
     SubscriptionRow,
 )
+from sendonce.stores.upkeep import Reached
 
 
 class ReadStore(Protocol):
@@ -44,6 +45,10 @@ class ReadStore(Protocol):
 
     async def backfills(self) -> list[Backfill]:
         """How far the back-fill of each migration that has one has come."""
+        ...
+
+    async def retention_reached(self) -> list[Reached]:
+        """How far retention has come, part by part."""
         ...
 
     async def events(self, wanted: Filter) -> list[EventRow]: ...

@@ -40,6 +40,23 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """How far one part of retention has come: the first event that it has not looked at, and when it last began at the
+    first of all."""
+
+    part: str
+    begun_at: datetime
+    next_at: datetime | None
+
+    def behind(self, now: datetime, age: timedelta) -> timedelta:
+        """For how long at most something is there that should be gone. A pass that has just begun anew is not behind:
+        the one before it came to its end."""
+        if self.next_at is None:
+            return timedelta(0)
+        return max(timedelta(0), min(now - self.next_at - age, now - self.begun_at))
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
     """Whose content is to be erased: everything to one destination, or everything about one subject."""
 
@@ -96,6 +113,11 @@ class RetentionStore(Protocol):
 
     async def end_turn(self, part: str, turn: Turn, *, wait: timedelta) -> None:
         """The pass is over; the next one is due after `wait`."""
+        ...
+
+    async def pass_by(self, stage: Stage, last_id: int) -> None:
+        """A person has gone as far as this event: the workers, and whoever asks how far retention is, need not look at
+        what comes before it. Nothing where a worker is at it just now."""
         ...
 
     async def retain(

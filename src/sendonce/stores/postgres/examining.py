@@ -13,6 +13,7 @@ from sendonce.stores.postgres.migrator import PACKAGE, version_on
 from sendonce.stores.postgres.verifying import broken_on
 from sendonce.stores.records import ALIVE, WorkerRow
 from sendonce.stores.rules import Broken
+from sendonce.stores.upkeep import Reached
 from sendonce.stores.verifying import LAST_ID
 
 
@@ -95,4 +96,5 @@ async def _work(connection: Connection, broken: Sequence[Broken]) -> Work:
         backfills=tuple(Backfill.read(*row) for row in await fetch(connection, "backfills", {})),
         broken_rules=tuple(broken),
         unserved=await unserved_on(connection),
+        retention=tuple(Reached(*row) for row in await fetch(connection, "retention_reached", {})),
     )

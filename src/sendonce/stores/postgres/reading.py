@@ -31,6 +31,7 @@ from sendonce.stores.records import (
     WorkerRow,
 )
 from sendonce.stores.served import known_served, served_of
+from sendonce.stores.upkeep import Reached
 
 WINDOW = 10_000
 _LAST = 2**63 - 1
@@ -71,6 +72,10 @@ class Reading(Lanes):
     async def backfills(self) -> list[Backfill]:
         """See ReadStore."""
         return [Backfill.read(*row) for row in await self.people.fetch("backfills", {})]
+
+    async def retention_reached(self) -> list[Reached]:
+        """See ReadStore."""
+        return [Reached(*row) for row in await self.people.fetch("retention_reached", {})]
 
     async def instance(self) -> str | None:
         """See ReadStore."""

@@ -35,6 +35,10 @@ class Retaining(Lanes):
         await self.upkeep.fetch("end_turn", values)
         await self.upkeep.close()
 
+    async def pass_by(self, stage: Stage, last_id: int) -> None:
+        """See RetentionStore."""
+        await self.upkeep.fetch("pass_by", {"part": stage.value, "last_id": last_id})
+
     async def take_audit(self, turn: Turn) -> datetime | None:
         """See AuditStore."""
         rows = await self.people.fetch("take_audit", {"worker_id": turn.worker_id, "hold": turn.hold.total_seconds()})

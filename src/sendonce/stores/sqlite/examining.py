@@ -23,6 +23,7 @@ from sendonce.stores.sqlite.migrator import version_on
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds, moment, system_clock
 from sendonce.stores.sqlite.verifying import broken_on
+from sendonce.stores.upkeep import Reached
 from sendonce.stores.verifying import LAST_ID
 
 # A large file is looked at for so long and no longer.
@@ -158,6 +159,7 @@ def _work(connection: sqlite3.Connection, broken: Sequence[Broken]) -> Work:
         backfills=tuple(Backfill.read(*row) for row in transaction.fetch("backfills")),
         broken_rules=tuple(broken),
         unserved=unserved(transaction),
+        retention=tuple(record(Reached, row) for row in transaction.fetch("retention_reached")),
     )
     connection.execute("commit")
     return work

@@ -32,6 +32,7 @@ from sendonce.stores.sqlite.leasing import served_rows
 from sendonce.stores.sqlite.rooms import rooms_of
 from sendonce.stores.sqlite.rows import record
 from sendonce.stores.sqlite.times import microseconds, moment
+from sendonce.stores.upkeep import Reached
 
 Record = TypeVar("Record")
 
@@ -46,6 +47,9 @@ class Reading:
 
     async def backfills(self) -> list[Backfill]:
         return [Backfill.read(*row) for row in await self._reader.run(Transaction.fetch, "backfills")]
+
+    async def retention_reached(self) -> list[Reached]:
+        return [record(Reached, row) for row in await self._reader.run(Transaction.fetch, "retention_reached")]
 
     async def instance(self) -> str | None:
         rows = await self._reader.run(Transaction.fetch, "instance")

@@ -29,6 +29,9 @@ class Retaining:
     async def end_turn(self, part: str, turn: Turn, *, wait: timedelta) -> None:
         await self._writer.run(_end_turn, part, turn, wait)
 
+    async def pass_by(self, stage: Stage, last_id: int) -> None:
+        await self._writer.run(Transaction.change, "pass_by", {"part": stage.value, "last_id": last_id})
+
     async def take_audit(self, turn: Turn) -> datetime | None:
         return await self._writer.run(_take_audit, turn)
 

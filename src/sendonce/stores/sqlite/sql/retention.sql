@@ -15,6 +15,16 @@ returning part;
 -- name: end_turn
 update sendonce_retention set held_by = null, due_at = :now + :wait where part = :part and held_by = :worker_id;
 
+-- name: pass_by
+update sendonce_retention set last_id = max(last_id, :last_id) where part = :part and held_by is null;
+
+-- name: retention_reached
+select r.part, r.whole_at,
+       (select e.created_at from sendonce_events e not indexed where e.id > r.last_id order by e.id limit 1)
+  from sendonce_retention r
+ where r.part <> 'rest'
+ order by r.part;
+
 -- name: retention_window
 -- A bounded step up the primary key, up to the first event that is too young: so many events, and of these no more than
 -- have so many deliveries together, but one.
