@@ -47,6 +47,9 @@ _PASSING = (
 # A statement that was prepared is not there any more, or not as it was: a pooler came in between, or a migration.
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.FeatureNotSupported)
 PREPARE_AFTER = 2
+# Plans, of triggers too, are kept while tables grow: what was made for a small one reads it whole ever after, or until
+# somebody analyzes it. So they are made anew: after so many uses, then after twice as many, up to this.
+FIRST_REPLAN, REPLAN_EVERY = 8, 256
 
 ENCODING = "UTF8"
 _ISOLATION = "read committed"
@@ -157,6 +160,7 @@ class Lane:
         self._writes = writes
         self._connection: Connection | None = None
         self._in_blocks = False
+        self._uses, self._plans_last = 0, FIRST_REPLAN
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
@@ -184,6 +188,8 @@ class Lane:
             if self._connection is None:
                 self._connection = await self._opened()
             try:
+                if self._connection.prepare_threshold is not None:
+                    await self._replan(self._connection)
                 yield self._connection
             except (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError, asyncio.CancelledError):
                 await self._drop()
@@ -196,6 +202,12 @@ class Lane:
                 await self._drop()
                 raise
 
+    async def _replan(self, connection: Connection) -> None:
+        self._uses += 1
+        if self._uses > self._plans_last:
+            self._uses, self._plans_last = 0, min(self._plans_last * 2, REPLAN_EVERY)
+            await connection.execute("discard plans", prepare=False)
+
     async def _opened(self) -> Connection:
         connection, session = await opened(self._url)
         if self._writes and (session.is_read_only or session.encoding != ENCODING):
@@ -203,6 +215,7 @@ class Lane:
             raise _read_only() if session.is_read_only else wrong_encoding(session.encoding)
         if self._prepares and session.is_direct:
             connection.prepare_threshold = PREPARE_AFTER
+            self._uses, self._plans_last = 0, FIRST_REPLAN
         # What a session is told to do by default is another's too behind a pooler, so that it is said with a BEGIN.
         self._in_blocks = not session.is_direct and session.isolation != _ISOLATION
         return connection
