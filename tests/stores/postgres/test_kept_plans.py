@@ -21,7 +21,7 @@ async def kept_plan(lane: Lane) -> str:
             "select name from pg_prepared_statements where statement like 'select name from things%'", prepare=False
         )
         [(name,)] = await cursor.fetchall()
-        cursor = await connection.execute(f'explain execute "{name}"(1)', prepare=False)  # type: ignore[arg-type]
+        cursor = await connection.execute(f'explain execute "{name}"(1)', prepare=False)
         return "\n".join(row[0] for row in await cursor.fetchall())
 
 
