@@ -216,8 +216,7 @@ PROMISED: tuple[Promise, ...] = (
         "After a restore or a failover that lost commits no new event is marked as sent without being sent, nothing"
         " stays in progress for ever, and nothing comes twice to who knows our token, can be asked, or is held",
         "a worker that was there in the last seconds before the loss lives through it, or has its `state` file, and is"
-        " the first to claim; else it is typed: `sendonce doubt --open`. Not for what a person has requeued with"
-        " `--even-if-sent`: that is sent once more. `make test-more`",
+        " the first to claim; else it is typed: `sendonce doubt --open`. `make test-more`",
         (
             "failover/test_lost_commits.py::test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say",
             "failover/test_lost_commits.py::test_an_old_primary_that_returns_is_a_stranger",
@@ -225,7 +224,7 @@ PROMISED: tuple[Promise, ...] = (
             "crash/test_restore.py::test_after_a_restore_what_the_page_says_to_type_doubles_nothing",
             "crash/test_chaos.py::test_a_minute_with_operators_at_work",
         ),
-        ("failover-asynchronous", "chaos-postgres-operators"),
+        ("failover-asynchronous", "chaos-postgres-operators", "chaos-sqlite-operators"),
     ),
     Promise(
         "A worker's clock that is wrong or jumps loses nothing and doubles nothing",
