@@ -26,7 +26,7 @@ PARTIAL = {
 BY_ID = "USING INTEGER PRIMARY KEY (rowid=?)"
 MEANT = {
     "claim_doubtful": "SEARCH d USING INDEX sendonce_deliveries_in_doubt (id>?)",
-    "doubt": "SEARCH sendonce_deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    "doubt": "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     "completed_window": "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)",
     "claim_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
     "claim_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=? AND id>?)",
