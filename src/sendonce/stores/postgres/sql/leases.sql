@@ -31,7 +31,7 @@ select w.claim[1], w.claim[2]::int, w.claim[3], w.claim[4], w.claimed_at
  where exists (
    select 1 from sendonce_attempts a
     where a.delivery_id = w.claim[1] and a.attempt = w.claim[2] and a.lease_id = w.claim[3])
- order by w.claimed_at desc
+ order by w.claimed_at desc, w.claim[3]
  limit 1;
 
 -- name: leave

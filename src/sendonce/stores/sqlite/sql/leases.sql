@@ -30,7 +30,7 @@ select w.claim, w.claimed_at
    select 1 from sendonce_attempts a
     where a.delivery_id = json_extract(w.claim, '$[0]') and a.attempt = json_extract(w.claim, '$[1]')
       and a.lease_id = json_extract(w.claim, '$[2]'))
- order by w.claimed_at desc
+ order by w.claimed_at desc, json_extract(w.claim, '$[2]')
  limit 1;
 
 -- name: leave
