@@ -65,26 +65,14 @@ async def test_where_the_server_was_started_anew_everybody_may_look_before_anyth
     assert len(here.said(ServerChanged)) == (server is PROMOTED)
 
 
-async def test_it_goes_on_when_it_has_waited(database: Database, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STAND_BACK_SECONDS", 0.01)
-    given_many(database, 3)
-    channel = Told(Delivered())
-    made, ours, _ = away_once(store, STARTED_ANEW)
-
-    async with working(ours, serving(channel), memory=remembering()) as here:
-        await until_async(lambda: len(channel.sent) == 3, "three sent")
-        await here.stopped()
-
-    assert made.calls[:3] == ["start", "refusal", "start"]
-
-
-async def test_where_it_is_the_same_server_nobody_waits(
-    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("server", "wait"), [(STARTED_ANEW, 0.01), (SERVER, FOR_EVER)], ids=["waited", "the same"])
+async def test_it_goes_on_when_it_has_waited_or_need_not(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch, server: tuple[str, str, str], wait: float
 ) -> None:
-    monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
+    monkeypatch.setattr(module, "STAND_BACK_SECONDS", wait)
     given_many(database, 3)
     channel = Told(Delivered())
-    made, ours, _ = away_once(store, SERVER)
+    made, ours, _ = away_once(store, server)
 
     async with working(ours, serving(channel), memory=remembering()) as here:
         await until_async(lambda: len(channel.sent) == 3, "three sent")
