@@ -4,9 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.engine.gauges import Gauges
 from sendonce.errors import StoreError
+from sendonce.observe.metrics import RETENTION_BEHIND
+from sendonce.stores.upkeep import Stage
 from tests.servers.postgres import Server
-from tests.stores.postgres.roles import granted_roles
+from tests.stores.postgres.roles import KEEPER, granted_roles
 
 HOUR = timedelta(hours=1)
 
@@ -28,3 +31,20 @@ async def test_M10_the_worker_raises_and_clears_alerts_and_the_reader_sees_them(
         finally:
             await workers.close()
             await readers.close()
+
+
+async def test_M12_a_worker_that_may_remove_nothing_has_its_gauges(
+    postgres_server: Server, postgres_template: str
+) -> None:
+    with granted_roles(postgres_server, postgres_template) as roles, roles.database() as database:
+        workers = roles.under(database.url, KEEPER)
+        store = await workers.open()
+        try:
+            worker_id = await store.register("host:1", "1", 1, is_listening=True)
+            gauges = Gauges(store, worker_id, lambda _: None, kept={Stage.KEYS: HOUR})
+
+            await gauges.look()
+
+            assert RETENTION_BEHIND in dict(gauges.measured())
+        finally:
+            await workers.close()

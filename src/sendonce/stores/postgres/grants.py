@@ -71,7 +71,8 @@ grant select, update, delete on sendonce_leases to {worker};
 grant select, insert, update on sendonce_workers to {worker};
 grant select, update (ended_at, ended_by) on sendonce_losses to {worker};
 grant select, insert, delete, update on sendonce_counters to {worker};
-grant select on sendonce_deliveries, sendonce_attempts, sendonce_subscriptions, sendonce_stops to {worker};
+grant select on sendonce_deliveries, sendonce_attempts, sendonce_subscriptions, sendonce_stops, sendonce_retention
+  to {worker};
 grant select ({event_facts}) on sendonce_events to {worker};
 
 -- operator: the next generation, dead letters, stops, subscriptions; of a delivery only whether it is parked
