@@ -13,7 +13,7 @@ TO_SERVE := $(VENV)/.ready-to-serve
 TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
-.PHONY: help run memos reviews webhooks test test-more quick check format bench soak clean
+.PHONY: help run memos reviews webhooks test test-more quick check format pages bench soak clean
 
 help: ## Say what can be made (this)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ check: $(TO_DEVELOP) ## Format, lint, types, import contracts
 format: $(TO_DEVELOP) ## Put the code into its format
 	$(BIN)/python -m ruff format $(SOURCES)
 	$(BIN)/python -m ruff check --fix $(SOURCES)
+
+pages: $(TO_DEVELOP) ## Write the generated pages of docs again: conformance and guarantees
+	$(BIN)/python -m tests.conformance.report
+	$(BIN)/python -m tests.guarantees.page
 
 bench: $(TO_DEVELOP) ## Measure, as ratios to the floors, in one run
 	$(BIN)/python -m benchmarks
