@@ -178,12 +178,15 @@ def _ascii_host(host: str) -> str | None:
 def _ipv6(host: str) -> str | None:
     """The one spelling of an IPv6 address, which is also what limits per host go by; None when it is none.
 
-    One that stands for an IPv4 address is written as that.
+    One that stands for an IPv4 address is written as that. A zone (`%25eth0`) says something of a link-local address
+    alone; another one is the same host with every zone, so it is written without.
     """
     try:
         address = IPv6Address(host)
     except ValueError:
         return None
+    if not address.is_link_local:
+        address = IPv6Address(int(address))
     return str(address.ipv4_mapped or address)
 
 
