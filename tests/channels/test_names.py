@@ -2,17 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from sendonce.channels import names as module
+from sendonce.channels.answers import outcome_of
+from sendonce.channels.client import HttpClient, Ours
+from sendonce.channels.guard import Guard
 from sendonce.channels.names import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp
+from sendonce.channels.webhook import Webhook
+from sendonce.domain.answers import NAMES_BUSY
+from sendonce.domain.decide import decide
+from sendonce.domain.outcomes import Deferred, Delivered, Outcome
+from sendonce.domain.policies import DEFAULT_POLICY
 from tests.attack.dns import NameServer, name_server
+from tests.channels.sending import Seen, message_to
+from tests.channels.troubles import raw_server
+from tests.domain.values import a_delivery
 
 WITHIN = 20  # against a test that hangs
 EVIL, GOOD = "evil", "good"
+SOON, BACKOFF = timedelta(seconds=2), timedelta(seconds=20)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +84,15 @@ def together(count: int) -> list[str]:
 def entries_of(file: Path) -> dict[str, str]:
     lines = [line.partition("#")[0].split() for line in file.read_text().splitlines()]
     return {line[1]: line[0] for line in lines if len(line) > 1 and "." in line[0]}
+
+
+def waits_of(found: object) -> timedelta | None:
+    """How long what was not looked up waits: as the decision about it says, for the second deferral of a delivery."""
+    assert isinstance(found, NotLookedUp)
+    outcome = outcome_of(Ours(found.code, found.message, found.again_in))
+    return decide(
+        a_delivery(attempt_count=1, deferred_count=1), outcome, replace(DEFAULT_POLICY, jitter=0.0), spread=0.0
+    ).delay
 
 
 def hosts(found: object) -> list[str]:
@@ -131,11 +154,34 @@ async def test_three_hundred_names_without_an_answer_hold_up_nobody_else(
 
     assert hosts(found) == ["1.2.3.4"]
     assert sum(not each.done() for each in silent) == AT_ONCE
-    assert {type(each) for each in not_begun} == {NotLookedUp}
-    assert len(not_begun) == 300 - AT_ONCE
+    assert [waits_of(each) for each in not_begun] == [SOON] * (300 - AT_ONCE)
     assert set(server.asked) == {*spelled(300)[:AT_ONCE], "good.example"}
     for each in silent:
         each.cancel()
+
+
+async def test_the_names_of_a_tenants_webhooks_count_for_that_tenant(server: NameServer) -> None:
+    """With the client, the channel and the connections that workers have."""
+    server.says("good.example", ["127.0.0.1"])
+    webhook = Webhook(HttpClient(Guard.parse("127.0.0.0/8"), name_servers=[server.address]))
+
+    def sending(host: str, port: int, tenant: str) -> asyncio.Task[Outcome]:
+        message = message_to(f"http://{host}:{port}/", tenant=tenant)
+        return asyncio.create_task(webhook.send(message, timeout=10.0 * WITHIN))
+
+    async with raw_server(Seen().connected) as port:
+        silent = [sending(host, port, EVIL) for host in everywhere(AT_ONCE)]
+        await asyncio.wait_for(server.until(lambda asked: len(set(asked)) == AT_ONCE), WITHIN)
+        one_more = await asyncio.wait_for(sending("good.example", port, EVIL), WITHIN)
+        others = await asyncio.wait_for(sending("good.example", port, GOOD), WITHIN)
+        for each in silent:
+            each.cancel()
+        await asyncio.wait(silent)
+    await webhook.close()
+
+    assert isinstance(one_more, Deferred)
+    assert one_more.code == NAMES_BUSY.code
+    assert isinstance(others, Delivered)
 
 
 async def test_a_domain_has_a_share_of_its_own_whoever_asks(names: Names, server: NameServer) -> None:
@@ -169,10 +215,10 @@ async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_
     while sum(each.done() for each in waiting) < 20 - LASTING:
         await asyncio.wait([each for each in waiting if not each.done()], return_when=asyncio.FIRST_COMPLETED)
     told = [each.result() for each in waiting if each.done()]
-    assert [type(each) for each in told] == [NotLookedUp] * (20 - LASTING)
+    assert [waits_of(each) for each in told] == [SOON] * (20 - LASTING)
 
     # A name that was slow once is not begun again while there are enough of them; one that was not is.
-    assert isinstance(await got(names.of(wanted[-1], EVIL)), NotLookedUp)
+    assert waits_of(await got(names.of(wanted[-1], EVIL))) == BACKOFF
     monkeypatch.setattr(module, "MOMENT_SECONDS", 10.0 * WITHIN)
     assert hosts(await names.of("good.example", EVIL)) == ["1.2.3.4"]
     await asyncio.wait_for(server.until(lambda asked: set(wanted) <= set(asked)), WITHIN)

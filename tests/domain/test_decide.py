@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from sendonce.domain.answers import HANDED_BACK, LEFT, MAY_COME_AT_ONCE, NOT_FOUND, TABLE
+from sendonce.domain.answers import HANDED_BACK, LEFT, MAY_COME_AT_ONCE, NAMES_BUSY, NOT_FOUND, TABLE
 from sendonce.domain.decide import Decision, complete, dead_letter, decide, is_spent, wait
 from sendonce.domain.deliveries import Delivery, DeliveryState, ReasonClass
 from sendonce.domain.outcomes import (
@@ -226,7 +226,7 @@ def test_W12_a_deferred_attempt_comes_at_its_time_and_never_sooner_than_the_back
     assert decision == wait(delay, in_doubt=False, deferred=True, put_off=outcome is PUT_OFF)
 
 
-@pytest.mark.parametrize("outcome", [HANDED_BACK, NOT_FOUND, LEFT])
+@pytest.mark.parametrize("outcome", [HANDED_BACK, NOT_FOUND, LEFT, NAMES_BUSY])
 @pytest.mark.parametrize(
     ("again_in", "delay"), [(timedelta(0), timedelta(0)), (-5 * S, timedelta(0)), (5 * S, 5 * S), (None, 40 * S)]
 )

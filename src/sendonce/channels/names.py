@@ -24,6 +24,7 @@ from aiodns import DNSResolver
 from aiodns import error as errors
 from pycares import AresError
 
+from sendonce.domain.answers import NAMES_BUSY
 from sendonce.errors import ConfigError
 
 # How many names of one tenant, or of one domain, are looked up at once: below the slots that a worker has by default.
@@ -35,7 +36,6 @@ MOMENT_SECONDS = 1.0
 LONGEST_SECONDS = 5.0
 # The first try's time where no name server has been measured yet; each try has twice the time of the one before.
 _TRY_SECONDS, _TRIES = 1.0, 4
-_AGAIN_IN = timedelta(seconds=2)
 _LONGEST_KEPT_SECONDS = 300.0
 _REMEMBERED = 10_000
 
@@ -124,8 +124,8 @@ class Names:
         shares = [self._shares.setdefault(key, _Share()) for key in keys]
         try:
             if any(len(share.names) >= AT_ONCE and host not in share.names for share in shares):
-                again_in = None if any(share.lasting for share in shares) else _AGAIN_IN
-                raise NotLookedUp("names_busy", "too many names of its tenant or domain are being looked up", again_in)
+                again_in = None if any(share.lasting for share in shares) else NAMES_BUSY.again_in
+                raise NotLookedUp(NAMES_BUSY.code, NAMES_BUSY.message, again_in)
             for share in shares:
                 share.names[host] = share.names.get(host, 0) + 1
             try:
@@ -152,7 +152,7 @@ class Names:
             if done:
                 return _result_of(asking)
             _remember(self._slow, host, None)
-            _check_lasting(shares, _AGAIN_IN)
+            _check_lasting(shares, NAMES_BUSY.again_in)
         for share in shares:
             share.lasting += 1
         try:
@@ -219,7 +219,7 @@ def _result_of(asking: "asyncio.Task[_Found]") -> _Found:
 
 def _check_lasting(shares: list[_Share], again_in: timedelta | None) -> None:
     if any(share.lasting >= LASTING for share in shares):
-        raise NotLookedUp("names_busy", "too many names of its tenant or domain get no answer", again_in)
+        raise NotLookedUp(NAMES_BUSY.code, "too many names of its tenant or domain get no answer", again_in)
 
 
 def _remember(kept: OrderedDict[str, _Kept], host: str, value: _Kept) -> None:

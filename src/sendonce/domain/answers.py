@@ -33,6 +33,10 @@ LOST = Unknown("{trouble}", "the request may have gone out, and no answer came b
 FORBIDDEN = Refused("address_forbidden", "the address is not one that may be dialled")
 BAD_SECRET = Deferred("our_credentials", "the subscription's secret cannot be used", fault=_OURS)
 NOT_DIALLED = Deferred("{trouble}", "we could not begin: too busy, or out of something", fault=_OURS)
+# A healthy tenant has more names than that too. Where names get no answer it waits as any other deferral does.
+NAMES_BUSY = Deferred(
+    "names_busy", "too many names of its tenant or domain are being looked up", timedelta(seconds=2), fault=_OURS
+)
 LACKING = Deferred("our_server", "this worker is out of descriptors, memory or disk", fault=_OURS)
 
 # Mails, by whatever way.
@@ -113,7 +117,7 @@ NOT_FOUND = Deferred("not_found", "the receiver does not have it: a worker sends
 LEFT = Deferred("cannot_be_asked", "nobody can tell: a worker sends it again", fault=_OURS)
 
 # Nobody has put these off: they wait as long as they say, and the backoff is no floor under that.
-MAY_COME_AT_ONCE = frozenset(each.code for each in (HANDED_BACK, NOT_FOUND, LEFT))
+MAY_COME_AT_ONCE = frozenset(each.code for each in (HANDED_BACK, NOT_FOUND, LEFT, NAMES_BUSY))
 
 
 class Row(NamedTuple):
