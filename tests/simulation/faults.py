@@ -258,6 +258,14 @@ def forgets_what_waits_for_its_channel() -> Patch:
     return patch.object(waiting, "_address_of", address_of)
 
 
+@fault("nobody_asks_too_early", within=20)
+def asks_about_what_waits_before_its_moment() -> Patch:
+    """What may have been sent is claimed whatever its moment is: when due, out of a room, and for a reconciliation."""
+    early = {name: QUERIES[name].replace("d.not_before <= :now", "d.id") for name in ("claim_due", "claim_waiting")}
+    asked = QUERIES["claim_doubtful"].replace("coalesce(d.not_before, d.next_attempt_at, 0) <= :now", "1")
+    return patch.dict(QUERIES, {**early, "claim_doubtful": asked})
+
+
 @fault("sent_under_a_committed_lease", within=80)
 def sends_when_its_lease_is_over() -> Patch:
     """The sender does not look at its lease before it writes to the wire."""

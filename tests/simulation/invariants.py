@@ -290,6 +290,21 @@ def nobody_hurries_us(history: History) -> Iterator[str]:
             yield f"delivery {id} was put off, and came again after {pause / 1e6} s (attempt {attempt + 1})"
 
 
+def nobody_asks_too_early(history: History) -> Iterator[str]:
+    """What may have been sent is left alone, in every generation, until its receiver must know whether it has it."""
+    wait = POLICY.doubt_wait / timedelta(microseconds=1)
+    for (id, attempt), row in history.attempts.items():
+        if row["outcome"] not in ("Unknown", "Accepted") or not history.can_be_asked(id):
+            continue
+        for later, again in history.attempts.items():
+            is_after = later[0] in history.family(id) and (later > (id, attempt))
+            if not is_after or history.deliveries[later[0]]["corrections"] != history.deliveries[id]["corrections"]:
+                continue
+            pause = again["created_at"] - row["finished_at"]
+            if pause < wait and not history.claims[later][1]["proven"]:
+                yield f"delivery {later[0]}/{later[1]} began {pause / 1e6} s after delivery {id}/{attempt} was in doubt"
+
+
 def subscriptions_are_signed(history: History) -> Iterator[str]:
     """What goes to a subscription is signed with its secret."""
     for send in history.sends:
@@ -318,7 +333,7 @@ RULES: tuple[Rule, ...] = (
     dead_letters_match, late_results_are_kept, applied_is_what_is_written, late_is_what_lost_its_lease,
     claims_are_served,
     proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, counters_count, subscriptions_are_signed,
-    nobody_hurries_us,
+    nobody_hurries_us, nobody_asks_too_early,
     breakers_wait_no_longer_than_they_may,
 )  # fmt: skip
 LOST = (
