@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from sendonce.domain.attempts import Witness
+from sendonce.domain.outcomes import Unknown
+from sendonce.domain.policies import Policy
 from sendonce.stores.ports import Store
 from tests.cli.workbench import Cli
 from tests.processes import sendonce
@@ -87,6 +89,29 @@ def test_reconcile_asks_nobody_from_a_copy(cli: Cli) -> None:
 
     assert ran.code == 1
     assert "this database is 'production' and the settings say none, so nothing is sent" in ran.err
+
+
+def test_reconcile_asks_from_the_instance_that_it_is_meant_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.delivery("a", "null:a")
+    cli.attempt(Unknown("timeout"), can_look_up=True, policy=Policy(jitter=0, doubt_wait=timedelta(0)))
+    cli("instance", "production")
+
+    monkeypatch.setenv("SENDONCE_INSTANCE", "production")
+    ran = cli("reconcile", "--json")
+
+    assert ran.json["asked"] == 1
+
+
+def test_reconcile_finishes_what_whoever_noticed_a_loss_has_begun(cli: Cli) -> None:
+    cli.delivery("a", "null:a")
+
+    async def notice(store: Store) -> None:
+        witness = Witness(1, 9, 77, 1, (await store.status()).now - timedelta(minutes=1))
+        assert await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:7") is not None
+
+    cli.ask(notice)
+
+    assert cli("reconcile", "--json").json["asked"] == 1
 
 
 def test_a_loss_is_loud_in_status(cli: Cli) -> None:

@@ -99,6 +99,7 @@ async def _ask(means: Means, on_asked: "Callable[[Asked], None]") -> "tuple[Reco
     reconciler = Reconciler(
         Orchestrator(store, means.policies, means.channels), store, means.channels, means.policies,
         namespace=await store.namespace(), worker_id=worker_id, keyring=means.keyring,
+        instance=means.instance,
     )  # fmt: skip
     try:
         done = await reconciler.run(on_asked)

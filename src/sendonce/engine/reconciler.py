@@ -20,7 +20,17 @@ from sendonce.domain.answers import (
     NO_CHANNEL,
     NOT_FOUND,
 )
-from sendonce.domain.attempts import Claim, Lease, Report, Result, Verdict, error_of, notification_id_of
+from sendonce.domain.attempts import (
+    Claim,
+    Fence,
+    Lease,
+    Refusal,
+    Report,
+    Result,
+    Verdict,
+    error_of,
+    notification_id_of,
+)
 from sendonce.domain.decide import Decision
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import scheme_of
@@ -28,6 +38,7 @@ from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempting import Keyring, Known, ask
 from sendonce.engine.fleet import Fleet
+from sendonce.engine.instance import check_instance
 from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -90,6 +101,7 @@ class Reconciler:
     def __init__(
         self, orchestrator: Orchestrator, store: ReconcilerStore, channels: Channels, policies: Policies,
         *, namespace: str, worker_id: int, keyring: Keyring | None = None, concurrency: int = CONCURRENCY,
+        instance: str | None = None,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._store = store
@@ -99,6 +111,7 @@ class Reconciler:
         self._worker_id = worker_id
         self._keyring = keyring
         self._concurrency = concurrency
+        self._fence = Fence(instance)
         self._fleet = Fleet(store, channels, worker_id)
 
     async def run(self, on_asked: Callable[[Asked], None]) -> Reconciled:
@@ -107,9 +120,13 @@ class Reconciler:
         after = 0
         while True:
             good_until = lease_time() + LEASE.total_seconds() - MARGIN_SECONDS
+            served, fence = await self._fleet.served(), self._fence
             started = await self._orchestrator.start_doubtful(
-                self._worker_id, self._concurrency, LEASE, after=after, served=await self._fleet.served()
+                self._worker_id, self._concurrency, LEASE, after=after, served=served, fence=fence
             )
+            if started.refused is not None:
+                await self._refused(started.refused)
+                continue
             if started.lease is None:
                 left_alone, until = await self._store.left_alone()
                 return Reconciled(
@@ -120,6 +137,13 @@ class Reconciler:
                 on_asked(asked)
             after = max(claim.delivery_id for claim in started.lease.claims)
             await self._store.beat(self._worker_id, progressed=True)
+
+    async def _refused(self, refused: Refusal) -> None:
+        """Nothing may be asked about yet: do what makes the database ready, or say why that is not for us."""
+        if refused is not Refusal.UNMARKED:
+            await check_instance(self._store, self._fence.instance)
+        while await self._orchestrator.mark_loss():
+            continue
 
     async def _ask_all(self, lease: Lease, good_until: float) -> list[Asked]:
         asking = [asyncio.ensure_future(self._ask(claim, lease, good_until)) for claim in lease.claims]
