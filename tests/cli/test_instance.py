@@ -102,6 +102,16 @@ def test_reconcile_asks_from_the_instance_that_it_is_meant_for(cli: Cli, monkeyp
     assert ran.json["asked"] == 1
 
 
+@pytest.mark.parametrize("repair", [[], ["--repair", *WHY]])
+def test_an_audit_asks_nobody_from_a_copy(cli: Cli, repair: list[str]) -> None:
+    cli("instance", "production")
+
+    ran = cli("reconcile", "--audit", "--since", "1d", *repair)
+
+    assert ran.code == 1
+    assert "this database is 'production' and the settings say none, so nothing is sent" in ran.err
+
+
 def test_reconcile_finishes_what_whoever_noticed_a_loss_has_begun(cli: Cli) -> None:
     cli.delivery("a", "null:a")
 

@@ -43,8 +43,10 @@ def run_audit(args: argparse.Namespace) -> int:
 
 
 async def _audit(means: Means, args: argparse.Namespace) -> "Report":
+    from sendonce.engine.instance import check_instance
     from sendonce.operations import audit
 
+    await check_instance(means.store, means.instance)
     repair = None
     if args.repair:
         repair = audit.Repair(operator=operator_of(args), reason=args.reason, cap=args.cap or DEFAULT_CAP)
