@@ -278,6 +278,17 @@ async def test_doubt_of_its_own_outlives_a_loss_that_was_none(database: Database
     assert [row.in_doubt for row in rows if row] == [True] * 3
 
 
+async def test_what_a_person_has_put_in_doubt_stays_so_when_a_loss_was_none(database: Database, store: Store) -> None:
+    """Whoever restored a backup knows more than the worker that noticed it."""
+    await given_marked_loss(database, store)
+    await store.doubt(0, 100, wait=timedelta(hours=2))
+
+    await store.disprove_loss(operator="ada", reason="nothing was lost")
+
+    assert [bool(row["in_doubt"]) for row in database.rows("deliveries") if row["status"] == "Pending"] == [True] * 3
+    assert (await store.start(WORKER, 10, HOLD)).lease is None
+
+
 async def test_what_is_sent_under_a_lease_that_is_gone_is_taken_over(database: Database, store: Store) -> None:
     flying = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
     orphan = given_due_delivery(database)

@@ -1,7 +1,7 @@
 -- name: doubt
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
 -- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
--- again: that is not said of what it may have sent itself.
+-- again: that is not said of what it may have sent itself. What a person puts in doubt (no loss) is not a loss's alone.
 with w as materialized (
   select id, status from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit
 ),
@@ -13,7 +13,7 @@ d as (
                                  where f.event_id = t.event_id and f.destination_hash = t.destination_hash
                                    and f.generation = 0)
                           else t.if_unsure end,
-         doubted_by = case when t.in_doubt then t.doubted_by else :loss_id::bigint end,
+         doubted_by = case when not t.in_doubt or :loss_id::bigint is null then :loss_id::bigint else t.doubted_by end,
          not_before = greatest(t.not_before, now() + :wait::float8 * interval '1 second'),
          next_attempt_at = case when t.status <> 'InProgress'
                                  and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))

@@ -1,9 +1,10 @@
 -- name: doubt
 -- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
 -- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
--- again: that is not said of what it may have sent itself.
+-- again: that is not said of what it may have sent itself. What a person puts in doubt (no loss) is not a loss's alone.
 update sendonce_deliveries as d
-   set in_doubt = 1, doubted_by = case when in_doubt then doubted_by else :loss_id end, updated_at = :now,
+   set in_doubt = 1, updated_at = :now,
+       doubted_by = case when not in_doubt or :loss_id is null then :loss_id else doubted_by end,
        if_unsure = case when generation > 0
                         then (select f.if_unsure from sendonce_deliveries f
                                where f.event_id = d.event_id and f.destination_hash = d.destination_hash
