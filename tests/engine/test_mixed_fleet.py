@@ -3,10 +3,12 @@
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, Failed, Fault
 from sendonce.domain.serving import Served
-from sendonce.engine import unserved
+from sendonce.engine import unserved, waiting
 from sendonce.observe.facts import NotServed
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Room
@@ -121,6 +123,24 @@ async def test_what_nobody_serves_ends_by_its_own_deadline_and_says_so(database:
     assert working_one.said(NotServed) == [NotServed(channel="fax", expired=1)]
     assert room_of(database, patient) == "channel:fax"
     assert attempts(database) == {}
+
+
+async def test_a_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It claims many times between two looks at the rooms."""
+    monkeypatch.setattr(unserved, "STEP", 1)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.1)
+    given_many(database, 3, to="fax:1")
+    soon = later(database, timedelta(hours=1))
+    short = [given_due_delivery(database, to=to, expires_at=soon) for to in ("fax:2", "sms:2")]
+    async with working(store, serving(Told(Delivered("n")), "mail"), poll=timedelta(seconds=0.01)):
+        parked = "select count(*) from sendonce_deliveries where parked_on is not null"
+        await until_async(lambda: database.one(parked) == 5, "all of it in its rooms")
+        database.advance(timedelta(hours=1))
+        await until_async(lambda: len(database.rows("dead_letters")) == 2, "two dead letters")
+
+    assert sorted(letter["delivery_id"] for letter in database.rows("dead_letters")) == short
 
 
 async def test_what_waits_behind_a_breaker_of_a_channel_that_nobody_serves_any_more_is_seen_as_such(

@@ -73,13 +73,13 @@ class WaitingRooms:
         """Something was parked just now."""
         self._look_at = min(self._look_at, time.monotonic() + LOOK_AGAIN_SECONDS)
 
-    async def look(self, served: Served) -> list[Room]:
-        """Read the list of rooms if it is time to; those of them that no live worker serves."""
+    async def look(self, served: Served) -> list[Room] | None:
+        """Read the list of rooms; those of them that no live worker serves. None when it is not time to."""
         if await self._breakers.apply():
             self._look_at = 0.0
         now = time.monotonic()
         if now < self._look_at:
-            return []
+            return None
         self._look_at = now + LOOK_SECONDS
         rooms = await self._store.rooms(after=self._after, limit=ROOMS_AT_ONCE)
         self._after = rooms[-1].name if len(rooms) == ROOMS_AT_ONCE else ""

@@ -168,7 +168,9 @@ class Worker:
         """
         self._memory.learn()
         served = await self._fleet.served()
-        await self._unserved.tend(await self._waiting.look(served), served)
+        unserved = await self._waiting.look(served)
+        if unserved is not None:
+            await self._unserved.tend(unserved, served)
         self._is_rooms_turn = not self._is_rooms_turn
         out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn), served)
         if out >= wanted:
