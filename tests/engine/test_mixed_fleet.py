@@ -6,12 +6,15 @@ from datetime import timedelta
 import pytest
 
 from sendonce.channels.registry import Channels
+from sendonce.domain.attempts import Lease
 from sendonce.domain.outcomes import Delivered, Failed, Fault
 from sendonce.domain.serving import Served
 from sendonce.engine import unserved, waiting
-from sendonce.observe.facts import NotServed
+from sendonce.engine.memory import Memory
+from sendonce.observe.facts import CommitsLost, NotServed
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Room
+from tests.domain.values import a_claim
 from tests.engine.rig import Told, given_many, serving, working
 from tests.given import given_due_delivery, later
 from tests.processes import until_async
@@ -141,6 +144,22 @@ async def test_a_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
         await until_async(lambda: len(database.rows("dead_letters")) == 2, "two dead letters")
 
     assert sorted(letter["delivery_id"] for letter in database.rows("dead_letters")) == short
+
+
+async def test_what_expired_unserved_is_put_in_doubt_where_commits_are_lost(database: Database, store: Store) -> None:
+    """Somebody may have served it in the time that is lost."""
+    delivery_id = given_due_delivery(database, to="fax:1", expires_at=later(database, timedelta(hours=1)))
+    database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'channel:fax'")
+    database.advance(timedelta(hours=2))
+    memory = Memory()
+    memory.note(Lease(7, (a_claim(delivery_id=99),), database.now()))
+
+    async with working(store, serving(Told(Delivered("n")), "mail"), memory=memory) as here:
+        await until_async(lambda: here.said(CommitsLost), "the loss was noticed")
+        await until_async(lambda: database.one("select marked_id from sendonce_losses") == delivery_id, "marked")
+
+    assert database.one("select in_doubt from sendonce_deliveries")
+    assert database.rows("dead_letters") == []
 
 
 async def test_what_waits_behind_a_breaker_of_a_channel_that_nobody_serves_any_more_is_seen_as_such(

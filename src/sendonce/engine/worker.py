@@ -27,6 +27,7 @@ from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
 from sendonce.observe.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
 from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
+from sendonce.stores.records import Room
 
 CLAIMS, RESULTS = "worker", "results"
 SETTLE_LIMIT = 1000
@@ -170,7 +171,7 @@ class Worker:
         served = await self._fleet.served()
         unserved = await self._waiting.look(served)
         if unserved is not None:
-            await self._unserved.tend(unserved, served)
+            await self._tend(unserved, served)
         self._is_rooms_turn = not self._is_rooms_turn
         out = await self._claim_waiting(wanted // 2 or int(self._is_rooms_turn), served)
         if out >= wanted:
@@ -188,6 +189,11 @@ class Worker:
         if not out and wanted == 1 and not self._is_rooms_turn:
             return await self._claim_waiting(1, served)
         return out
+
+    async def _tend(self, rooms: list[Room], served: Served) -> None:
+        """See `Unserved`. Where commits are lost, what has expired may have been sent: it is put in doubt first."""
+        if not rooms or await self._orchestrator.refusal(self._memory.fence) is None:
+            await self._unserved.tend(rooms, served)
 
     async def _claim_waiting(self, wanted: int, served: Served) -> int:
         """The same out of rooms."""
