@@ -101,6 +101,18 @@ def test_a_bad_channel_setting_is_found_before_anything_is_sent() -> None:
         Policies(QUICK, {"test": {"max_attempts": 0}})
 
 
+@pytest.mark.parametrize(
+    ("wait", "timeout", "left_alone"), [("0s", "10s", 20), ("30s", "10s", 30), ("20s", "10s", 20), ("19s", "10s", 20)]
+)
+def test_what_a_loss_has_put_in_doubt_is_left_alone_until_no_send_can_be_on_its_way(
+    wait: str, timeout: str, left_alone: float
+) -> None:
+    """Whoever sends for a life of the database that is lost still does so."""
+    policies = Policies(QUICK, {"test": {"doubt_wait": wait, "timeout": timeout}})
+
+    assert policies.longest_doubt_wait == timedelta(seconds=left_alone)
+
+
 def test_policies_are_read_once_and_never_grow_without_bound() -> None:
     policies = Policies(QUICK)
     for number in range(1, 10_050):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from sendonce.domain.attempts import Claim
+from sendonce.domain.decide import doubt_wait
+from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override, parse_policy
 from sendonce.domain.serving import Serving
 from sendonce.errors import ConfigError
@@ -25,8 +27,9 @@ class Policies:
 
     @property
     def longest_doubt_wait(self) -> timedelta:
-        """How long any of these leaves alone what may have been sent."""
-        return max(each.doubt_wait for each in (self._default, *self._by_channel.values()))
+        """How long any of these leaves alone what may have been sent, and be on its way still."""
+        policies = (self._default, *self._by_channel.values())
+        return max(doubt_wait(each, LEASE_EXPIRED.code, was_in_doubt=True) for each in policies)
 
     def of(self, claim: Claim) -> Policy:
         key = (self._serving.of(claim.address, is_subscription=claim.subscription_id is not None), claim.policy)
