@@ -243,6 +243,13 @@ DEFERRED = sorted(
 )
 
 
+@pytest.mark.parametrize("code", sorted(MAY_COME_AT_ONCE))
+def test_an_own_channel_that_uses_one_of_our_codes_makes_no_hot_loop(code: str) -> None:
+    decision = decided(a_delivery(deferred_count=1), Deferred(code, again_in=timedelta(0)))
+
+    assert decision.delay == 20 * S
+
+
 @pytest.mark.parametrize("outcome", DEFERRED, ids=lambda outcome: outcome.code)
 def test_no_answer_of_the_table_is_a_hot_loop(outcome: Deferred) -> None:
     """But for what the engine itself hands back, everything waits at least as long as the backoff says."""

@@ -12,6 +12,7 @@ from sendonce.domain.outcomes import (
     Deferred,
     Delivered,
     Failed,
+    Fault,
     Outcome,
     Refused,
     Unknown,
@@ -158,7 +159,7 @@ def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float)
     if delivery.in_doubt:
         longest = max(longest, doubt_wait(policy, LEASE_EXPIRED.code, was_in_doubt=True))
     pause = min(max(outcome.again_in or timedelta(0), timedelta(0)), longest)
-    if outcome.again_in is None or outcome.code not in MAY_COME_AT_ONCE:
+    if outcome.again_in is None or outcome.code not in MAY_COME_AT_ONCE or outcome.fault is not Fault.OURS:
         pause = max(pause, next_delay(policy, delivery.deferred_count + 1, spread))
     return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True, put_off=put_off))
 
