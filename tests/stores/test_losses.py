@@ -219,6 +219,20 @@ async def test_what_retention_took_away_is_not_lost(database: Database, store: S
     assert await store.notice_loss(young, wait=WAIT, noticed_by="host:7") is not None
 
 
+async def test_what_retention_took_away_with_its_key_is_not_lost(database: Database, store: Store) -> None:
+    """A worker that has had nothing to do for longer than keys are kept."""
+    witness = await given_claim(database, store)
+    for table in ("attempts", "deliveries", "events"):
+        database.execute(f"delete from sendonce_{table}")
+    gone = "update sendonce_retention set last_id = ? where part = 'keys'"
+
+    database.execute(gone, witness.event_id)
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:7") is None
+
+    database.execute(gone, witness.event_id - 1)
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:7") is not None
+
+
 async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, store: Store) -> None:
     await given_marked_loss(database, store)
     assert await store.end_loss() is None

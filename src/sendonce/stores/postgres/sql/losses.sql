@@ -3,14 +3,16 @@ l.id, l.noticed_at, l.noticed_by, l.ended_at, l.ended_by, l.upto_id, l.marked_id
 
 -- name: notice_loss
 -- Once for all workers: whoever has noticed it since the claim that is missing has noticed that too. Where retention has
--- taken away the history of its event, the claim is not missing but old; of an event that is gone nobody knows after a month.
--- One that is not settled yet is begun anew: what was recorded since, and what was asked about already, may have been sent
--- and be forgotten again.
+-- taken away the history of its event, or has come past an event that is gone, the claim is not missing but old; of any
+-- other event that is gone nobody knows after a month. One that is not settled yet is begun anew: what was recorded since,
+-- and what was asked about already, may have been sent and be forgotten again.
 insert into sendonce_losses as l (upto_id, wait, noticed_by)
 select coalesce((select max(d.id) from sendonce_deliveries d), 0), :wait::float8, :noticed_by
  where not exists (select 1 from sendonce_losses n where n.noticed_at > :at::timestamptz)
    and not exists (select 1 from sendonce_events e where e.id = :event_id and e.history_gone_at is not null)
-   and (:at::timestamptz > now() - interval '30 days' or exists (select 1 from sendonce_events e where e.id = :event_id))
+   and (exists (select 1 from sendonce_events e where e.id = :event_id)
+        or (:at::timestamptz > now() - interval '30 days'
+            and not exists (select 1 from sendonce_retention r where r.part = 'keys' and r.last_id >= :event_id)))
 on conflict ((ended_at is null)) where ended_at is null do update
    set noticed_at = excluded.noticed_at, noticed_by = excluded.noticed_by, upto_id = excluded.upto_id, marked_id = 0,
        wait = greatest(l.wait, excluded.wait)

@@ -12,14 +12,16 @@ select exists (select 1 from sendonce_meta where name = 'instance' and value is 
 
 -- name: notice_loss
 -- Once for all workers: whoever has noticed it since the claim that is missing has noticed that too. Where retention has
--- taken away the history of its event, the claim is not missing but old; of an event that is gone nobody knows after a month.
--- One that is not settled yet is begun anew: what was recorded since, and what was asked about already, may have been sent
--- and be forgotten again.
+-- taken away the history of its event, or has come past an event that is gone, the claim is not missing but old; of any
+-- other event that is gone nobody knows after a month. One that is not settled yet is begun anew: what was recorded since,
+-- and what was asked about already, may have been sent and be forgotten again.
 insert into sendonce_losses (noticed_at, upto_id, wait, noticed_by)
 select :now, coalesce((select max(id) from sendonce_deliveries), 0), :wait, :noticed_by
  where not exists (select 1 from sendonce_losses where noticed_at > :at)
    and not exists (select 1 from sendonce_events where id = :event_id and history_gone_at is not null)
-   and (:at > :now - 30 * 86400000000 or exists (select 1 from sendonce_events where id = :event_id))
+   and (exists (select 1 from sendonce_events where id = :event_id)
+        or (:at > :now - 30 * 86400000000
+            and not exists (select 1 from sendonce_retention where part = 'keys' and last_id >= :event_id)))
 on conflict (ended_at is null) where ended_at is null do update
    set noticed_at = excluded.noticed_at, noticed_by = excluded.noticed_by, upto_id = excluded.upto_id, marked_id = 0,
        wait = max(wait, excluded.wait)
