@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -68,18 +69,30 @@ async def test_a_worker_goes_on_where_the_newest_claim_it_has_seen_is_there(data
 
 
 @pytest.mark.parametrize("part", ["delivery_id", "attempt", "lease_id"])
+@pytest.mark.parametrize("probes", [{}, {"place:null": 0.0}], ids=["room", "probe"])
 async def test_nothing_is_claimed_where_the_newest_claim_is_missing(
-    database: Database, store: Store, part: str
+    database: Database, store: Store, part: str, probes: dict[str, float]
 ) -> None:
     witness = await given_claim(database, store)
     fence = Fence(witness=witness._replace(**{part: getattr(witness, part) + 1}))
     given_due_delivery(database)
+    database.execute("update sendonce_deliveries set in_doubt = true where id = ?", given_due_delivery(database))
+    parked = given_due_delivery(database)
+    database.execute(
+        "update sendonce_deliveries set next_attempt_at = null, parked_on = 'place:null' where id = ?", parked
+    )
     for started in (
         await store.start(WORKER, 10, HOLD, fence=fence),
-        await store.start_waiting(WORKER, {"place:null": 1}, HOLD, fence=fence),
+        await store.start_waiting(WORKER, {"place:null": 1}, HOLD, fence=fence, probes=probes),
         await store.start_doubtful(WORKER, 10, HOLD, after=0, fence=fence),
     ):
         assert (started.lease, started.refused) == (None, Refusal.COMMITS_LOST)
+    for started in (
+        await store.start(WORKER, 1, HOLD),
+        await store.start_waiting(WORKER, {"place:null": 1}, HOLD, probes=probes),
+        await store.start_doubtful(WORKER, 10, HOLD, after=0),
+    ):
+        assert started.lease is not None, "there is something for each of them"
 
 
 @pytest.mark.parametrize(
@@ -335,14 +348,26 @@ async def test_a_lease_under_which_something_is_being_sent_is_not_released(datab
     assert database.one("select count(*) from sendonce_leases") == 0
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tenant": "another"},
+        {"type": "another.type"},
+        {"key": "of another life"},
+        {"destination": "null:b"},
+        {"corrections": 1},
+        {"generation": 1},
+    ],
+    ids=lambda other: next(iter(other)),
+)
 async def test_a_late_answer_proves_what_it_was_sent_for_and_no_stranger_that_has_its_number(
-    database: Database, store: Store
+    database: Database, store: Store, other: dict[str, Any]
 ) -> None:
     """After lost commits a row's number is given to another one; the answer of the life before must not complete it."""
     stranger = given_due_delivery(database, to="null:a")
     lease = await given_lease(store)
     await settle_with(store, lease, Failed("503"))
-    lost_claim = lease.claims[0]._replace(key="of another life")
+    lost_claim = lease.claims[0]._replace(**other)
     told = decided([report(lease._replace(claims=(lost_claim,), id=lease.id + 1), Delivered("n-1"))])
 
     assert await store.settle(told) == [Verdict.LATE]

@@ -267,16 +267,17 @@ async def test_what_waits_in_a_room_is_left_alone_too_when_it_is_put_in_doubt(
     assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True, True]
 
 
+@pytest.mark.parametrize("probes", [{}, {"place:null": 0.0}], ids=["room", "probe"])
 async def test_a_room_lets_nothing_out_before_its_moment_whoever_has_put_it_there(
-    database: Database, store: Store
+    database: Database, store: Store, probes: dict[str, float]
 ) -> None:
     [one] = await given_in_doubt(database, store, policy=replace(POLICY, doubt_wait=timedelta(minutes=5)))
     database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'place:null'")
 
-    assert (await store.start_waiting(WORKER, {"place:null": 2}, HOLD)).lease is None
+    assert (await store.start_waiting(WORKER, {"place:null": 1}, HOLD, probes=probes)).lease is None
     assert await doubtful(store) == []
     database.advance(timedelta(minutes=5, seconds=1))
-    started = await store.start_waiting(WORKER, {"place:null": 2}, HOLD)
+    started = await store.start_waiting(WORKER, {"place:null": 1}, HOLD, probes=probes)
     assert started.lease is not None
     assert [claim.delivery_id for claim in started.lease.claims] == [one]
 
