@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 20.0
+SECONDS = 50.0
 _LOOK_SECONDS = 0.02
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import Process
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-LONGEST_ANSWER = 5.0
+LONGEST_ANSWER = 30.0
 
 
 class Answer(NamedTuple):

@@ -17,8 +17,8 @@ from sendonce.stores.records import DeliveryRow
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.stores.databases import Database
 
-LATER = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(hours=1), timeout=timedelta(seconds=2))
-AT_ONCE = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(0), timeout=timedelta(seconds=2))
+LATER = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(hours=1), timeout=timedelta(seconds=20))
+AT_ONCE = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(0), timeout=timedelta(seconds=20))
 HOUR = timedelta(hours=1)
 NO_ANSWER = Unknown("timeout")
 NO_TRIGGERS = "alter table sendonce_deliveries disable trigger user"

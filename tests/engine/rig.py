@@ -27,16 +27,18 @@ from tests.stores.databases import Database
 Step: TypeAlias = object
 FactType = TypeVar("FactType")
 
+# Quick where that decides how long a test takes. What would cut off a send, or take it away from its worker, is far
+# longer than a busy machine stands still: who tests that says how long.
 QUICK = Policy(
     max_attempts=5,
     first_delay=timedelta(milliseconds=10),
     longest_delay=timedelta(milliseconds=50),
     jitter=0,
-    timeout=timedelta(milliseconds=500),
+    timeout=timedelta(seconds=30),
     doubt_wait=timedelta(milliseconds=10),
 )
 QUICK_CONFIG = WorkerConfig(
-    concurrency=10, lease=timedelta(seconds=5), poll=timedelta(milliseconds=50), grace=timedelta(seconds=5)
+    concurrency=10, lease=timedelta(minutes=1), poll=timedelta(milliseconds=50), grace=timedelta(seconds=30)
 )
 
 
@@ -89,11 +91,37 @@ async def never() -> None:
 
 
 def after(seconds: float, outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
+    """One that takes a moment, where it does not matter how long that is."""
+
     async def wait() -> Outcome:
         await asyncio.sleep(seconds)
         return outcome
 
     return wait
+
+
+def once(gate: asyncio.Event, outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
+    """One that takes until the gate is open."""
+
+    async def wait() -> Outcome:
+        await gate.wait()
+        return outcome
+
+    return wait
+
+
+class Silent:
+    """A doorbell that nobody rings: who waits for it rests until told to stop."""
+
+    def __init__(self) -> None:
+        self.is_waited_for = False
+
+    async def wait(self, timeout: timedelta) -> None:
+        self.is_waited_for = True
+        await never()
+
+    async def close(self) -> None:
+        return
 
 
 def given_many(database: Database, amount: int, *, to: str = "test:a") -> None:
@@ -125,7 +153,7 @@ class Working:
         return await self.ended()
 
     async def ended(self) -> Stopped:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             return await self.running
 
     def said(self, kind: type[FactType]) -> list[FactType]:
@@ -161,6 +189,6 @@ async def working(
         yield Working(worker, running, book, facts)
     finally:
         worker.stop()
-        await asyncio.wait([running], timeout=20)
+        await asyncio.wait([running], timeout=50)
         over.set()
-        await asyncio.wait_for(keeping, 20)
+        await asyncio.wait_for(keeping, 50)

@@ -54,7 +54,7 @@ async def test_a_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_
     channels = serving(Told(Deferred("our_credentials", again_in=HOUR)))
     channels.add(Told(Refused("no")), "other")
 
-    await asyncio.wait_for(daemon.run(parts_of(database, channels, facts, AlertSettings(), until_idle=True)), 30)
+    await asyncio.wait_for(daemon.run(parts_of(database, channels, facts, AlertSettings(), until_idle=True)), 50)
 
     assert sorted(said(facts)) == [("dead_letters", False), ("our_credentials:test", False)]
     [alert] = [row for row in database.rows("alerts") if row["name"] == "our_credentials:test"]
@@ -119,7 +119,7 @@ async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch
     running = asyncio.create_task(daemon.run(parts))
     await until_async(lambda: said(facts), "an alert")
     workers[0].stop()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 50)
 
     assert said(facts) == [("dead_letters", False)]
 
@@ -150,6 +150,6 @@ async def test_a_worker_without_alerts_tells_nothing(sqlite: SqliteDatabase) -> 
         parts_of(sqlite, serving(Told(Refused("no"))), facts, AlertSettings(), until_idle=True), alerts=None
     )
 
-    await asyncio.wait_for(daemon.run(parts), 30)
+    await asyncio.wait_for(daemon.run(parts), 50)
 
     assert said(facts) == []

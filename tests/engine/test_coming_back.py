@@ -22,22 +22,20 @@ PROMOTED = ("system", "2", "started at one")
 FOR_EVER = 3600.0
 
 
-def away_once(store: Store, server: tuple[str, str, str]) -> tuple[Faulty, Store, asyncio.Event]:
-    """A store whose first claim fails and which is on this server then; and when that was asked for."""
+def away_once(store: Store, server: tuple[str, str, str]) -> tuple[Faulty, Store]:
+    """A store whose first claim fails and which is on this server then."""
     made, ours = faulty(store)
     made.before["start"] = [StoreBusy("away")]
-    asked = asyncio.Event()
 
     async def say(*args: Any) -> tuple[str, str, str]:
         return server
 
     async def refusal(*args: Any) -> Any:
         made.calls.append("refusal")
-        asked.set()
         return await store.refusal(*args)
 
     vars(made).update(server=say, refusal=refusal)
-    return made, ours, asked
+    return made, ours
 
 
 def remembering() -> Memory:
@@ -53,11 +51,17 @@ async def test_where_the_server_was_started_anew_everybody_may_look_before_anyth
     monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
     given_many(database, 3)
     channel = Told(Delivered())
-    made, ours, asked = away_once(store, server)
+    made, ours = away_once(store, server)
+    waits, stand_back = asyncio.Event(), module.Worker._stand_back
+
+    async def standing_back(worker: module.Worker) -> None:
+        waits.set()
+        await stand_back(worker)
+
+    monkeypatch.setattr(module.Worker, "_stand_back", standing_back)
 
     async with working(ours, serving(channel), memory=remembering()) as here:
-        await asked.wait()
-        await asyncio.sleep(0.3)  # long enough for one that does not wait; one that does waits for ever
+        await asyncio.wait_for(waits.wait(), 50)
         await here.stopped()
 
     assert made.calls == ["start", "refusal"]
@@ -72,7 +76,7 @@ async def test_it_goes_on_when_it_has_waited_or_need_not(
     monkeypatch.setattr(module, "STAND_BACK_SECONDS", wait)
     given_many(database, 3)
     channel = Told(Delivered())
-    made, ours, _ = away_once(store, server)
+    made, ours = away_once(store, server)
 
     async with working(ours, serving(channel), memory=remembering()) as here:
         await until_async(lambda: len(channel.sent) == 3, "three sent")

@@ -1,7 +1,6 @@
 """The daemon: a worker and its keeper in two threads, and how one's end is the other's."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +16,7 @@ from sendonce.engine.daemon import Parts
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observe.facts import Begun, Fact, LeasesLost, Settled, Stopped
 from sendonce.stores.ports import Store
-from tests.engine.rig import QUICK, QUICK_CONFIG, Told, after, given_many, serving
+from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, serving
 from tests.processes import until
 from tests.stores.databases import Database, SqliteDatabase
 
@@ -40,7 +39,7 @@ def parts_of(
 
 
 async def run(parts: Parts) -> Stopped:
-    return await asyncio.wait_for(daemon.run(parts), 30)
+    return await asyncio.wait_for(daemon.run(parts), 50)
 
 
 async def test_it_works_until_idle_and_leaves_nothing_open(database: Database) -> None:
@@ -60,11 +59,17 @@ async def test_it_works_until_idle_and_leaves_nothing_open(database: Database) -
 async def test_a_channel_that_blocks_the_loop_for_longer_than_the_lease_keeps_its_leases(database: Database) -> None:
     given_many(database, 3)
     facts: list[Fact] = []
-    lease = timedelta(seconds=3)
+    lease = timedelta(seconds=8)
+
+    def ends_at() -> Any:
+        return database.one("select expires_at from sendonce_leases")
 
     async def block() -> Outcome:
-        over_at = time.monotonic() + 1.1 * lease.total_seconds()
-        until(lambda: time.monotonic() > over_at, "the end of the lease, had nobody renewed it")
+        first = ends_at()
+        until(lambda: ends_at() > first, "a renewal")
+        database.advance(lease / 2)
+        second = ends_at()
+        until(lambda: ends_at() > second, "another one, after the lease would have ended without the first")
         return Delivered()
 
     channel = Told(block, Delivered())
@@ -78,19 +83,18 @@ async def test_a_channel_that_blocks_the_loop_for_longer_than_the_lease_keeps_it
 
 
 class Broken:
-    """A store whose lease keeping breaks for good after some calls."""
+    """A store whose lease keeping breaks for good when it is time."""
 
-    def __init__(self, store: Store, error: Exception) -> None:
+    def __init__(self, store: Store, error: Exception, is_time: Callable[[], bool]) -> None:
         self._store = store
         self._error = error
-        self._calls = 0
+        self._is_time = is_time
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def expire(self, limit: int, decide: object) -> list[object]:
-        self._calls += 1
-        if self._calls > 2:
+        if self._is_time():
             raise self._error
         return []
 
@@ -100,11 +104,14 @@ async def test_a_keeper_that_breaks_stops_the_worker_and_is_told(sqlite: SqliteD
     facts: list[Fact] = []
     opened = 0
 
+    def is_done() -> bool:
+        return sum(fact.completed for fact in facts if isinstance(fact, Settled)) == 3
+
     async def open_store() -> Store:
         nonlocal opened
         opened += 1
         store = await sqlite._connect()
-        return store if opened == 1 else cast(Store, Broken(store, StoreError("no rights any more")))
+        return store if opened == 1 else cast(Store, Broken(store, StoreError("no rights any more"), is_done))
 
     parts = replace(parts_of(open_store, serving(Told(Delivered())), facts), config=QUICK_CONFIG)
 
@@ -132,7 +139,7 @@ async def test_a_keeper_that_cannot_begin_is_told_and_nothing_was_sent(sqlite: S
 
 
 async def test_a_timeout_that_no_lease_could_hold_is_refused(sqlite: SqliteDatabase) -> None:
-    policy = replace(QUICK, timeout=timedelta(seconds=30))
+    policy = replace(QUICK, timeout=QUICK_CONFIG.lease)
 
     with pytest.raises(ConfigError, match="lease"):
         await run(parts_of(sqlite._connect, serving(Told(Delivered())), [], policy))
@@ -140,11 +147,11 @@ async def test_a_timeout_that_no_lease_could_hold_is_refused(sqlite: SqliteDatab
 
 async def test_a_channels_own_timeout_is_held_to_the_lease(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
-    channel = Told(after(0.01, Delivered()))
+    channel = Told(Delivered())
 
     await run(parts_of(sqlite._connect, serving(channel, timeout="1h"), []))
 
-    assert channel.timeouts == [pytest.approx(4.0)]
+    assert channel.timeouts == [pytest.approx(48.0)]
 
 
 async def test_channels_are_closed_at_the_end(sqlite: SqliteDatabase) -> None:

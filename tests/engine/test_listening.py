@@ -22,10 +22,16 @@ from sendonce.engine.worker import CLAIMS
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import Begun, Fact, Listening, Settled, Stopped
 from sendonce.stores.ports import Store
-from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, given_many, serving
+from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, given_many, once, serving
 from tests.processes import until_async
 from tests.scrapes import OPENMETRICS, Answer, get, samples_of
 from tests.stores.databases import SqliteDatabase
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that stands still for a moment is no reason not to be ready here."""
+    monkeypatch.setattr(listening, "LOOK_SECONDS", 30.0)
 
 
 class Running:
@@ -69,7 +75,7 @@ async def running(database: SqliteDatabase, channels: Channels, store: Any = Non
         yield here
     finally:
         here.stop.set()
-        await asyncio.wait({here.task}, timeout=1)
+        await asyncio.wait({here.task}, timeout=50)
         here.task.cancel()
         await asyncio.gather(here.task, return_exceptions=True)
 
@@ -164,13 +170,8 @@ async def test_it_is_not_ready_before_it_is_registered(sqlite: SqliteDatabase) -
 async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     over = asyncio.Event()
-
-    async def wait() -> Outcome:
-        await over.wait()
-        return Delivered()
-
-    channel = Told(wait)
-    async with running(sqlite, serving(channel, timeout="4s")) as here:
+    channel = Told(once(over, Delivered()))
+    async with running(sqlite, serving(channel)) as here:
         await until_async(lambda: channel.sent, "a send")
         here.stop.set()
         await asyncio.sleep(0)
@@ -190,9 +191,11 @@ async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -
 async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vitals, "STUCK_SECONDS", 1.0)
     monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
+    over = asyncio.Event()
 
     async def stuck(*_: object) -> object:
-        return await asyncio.Event().wait()
+        await over.wait()
+        raise StoreBusy("it was stuck")
 
     async def open_store() -> Store:
         return cast(Store, Changed(await sqlite._connect(), start=stuck))
@@ -203,6 +206,7 @@ async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkey
         # On a busy machine another loop may be late for a moment, and be told first.
         while not answer.text.startswith("worker: its loop has not gone round for"):
             answer = await here.ask("/livez")
+        over.set()
 
         assert answer.status == 503
 
@@ -222,12 +226,7 @@ async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
     monkeypatch.setattr(vitals.Vitals, "turn", counted)
     given_many(sqlite, 20)
     may_end = asyncio.Event()
-
-    async def wait() -> Outcome:
-        await may_end.wait()
-        return Delivered()
-
-    channel = Told(wait)
+    channel = Told(once(may_end, Delivered()))
     async with running(sqlite, serving(channel, timeout="1h")) as here:
         await until_async(lambda: channel.sending == 10, "all slots are busy")
         turns.clear()
@@ -257,7 +256,7 @@ async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite
         await told.wait()
         return Delivered()
 
-    async with running(sqlite, serving(Told(wait), timeout="4s"), open_store) as here:
+    async with running(sqlite, serving(Told(wait)), open_store) as here:
         await begun.wait()
         while (answer := await here.ask("/livez")).status == 200:
             continue
@@ -303,6 +302,7 @@ async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypa
     look = Look(ask)
     assert not await look.is_answered()
     assert not await look.is_answered()
+    monkeypatch.setattr(listening, "LOOK_SECONDS", 30.0)
     answered.set()
 
     assert await look.is_answered()

@@ -16,6 +16,8 @@ from sendonce.engine.daemon import Parts
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, given_many, serving
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 
+# What had begun before and is about to end ends soon; what is open for the send does not end before the send.
+SOON_SECONDS = 10.0
 OLDER = (
     "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     " and backend_type = 'client backend' and xact_start < ?"
@@ -44,10 +46,12 @@ async def test_no_transaction_is_open_while_something_is_sent_or_asked_about(dat
     one_at_a_time = asyncio.Lock()
 
     async def look() -> None:
-        begun = clock_of(database)
-        await asyncio.sleep(0.1)  # what had begun before and was about to end has ended
         async with one_at_a_time:
-            held.append(await asyncio.to_thread(held_since, database, begun))
+            begun, give_up_at = clock_of(database), time.monotonic() + SOON_SECONDS
+            while open_still := await asyncio.to_thread(held_since, database, begun):
+                if any(held) or time.monotonic() > give_up_at:
+                    break
+            held.append(open_still)
 
     async def send() -> Outcome:
         await look()
@@ -61,13 +65,13 @@ async def test_no_transaction_is_open_while_something_is_sent_or_asked_about(dat
     parts = Parts(
         open_store=database._connect,
         channels=serving(channel),
-        config=replace(QUICK_CONFIG, until_idle=True, lease=timedelta(seconds=20)),
+        config=replace(QUICK_CONFIG, until_idle=True, lease=timedelta(minutes=2)),
         emit=lambda fact: None,
         version="1",
-        policy=replace(QUICK, timeout=timedelta(seconds=8)),
+        policy=replace(QUICK, timeout=timedelta(seconds=60)),
     )
 
-    stopped = await asyncio.wait_for(daemon.run(parts), 40)
+    stopped = await asyncio.wait_for(daemon.run(parts), 50)
 
     assert stopped.finished == 8
     assert len(channel.sent) == len(channel.asked) == 4

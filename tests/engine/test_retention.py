@@ -149,7 +149,7 @@ async def test_a_worker_prunes_by_itself_and_a_long_pass_does_not_hold_up_its_en
     await until_async(lambda: len(sqlite.rows("events")) < 30, "the first event to go")
     stop.set()
 
-    stopped = await asyncio.wait_for(working, 10)
+    stopped = await asyncio.wait_for(working, 50)
 
     assert (stopped.finished, stopped.in_doubt) == (30, 0)
 

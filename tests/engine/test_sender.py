@@ -13,14 +13,15 @@ import pytest
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Unknown
 from sendonce.domain.policies import Policy
+from sendonce.engine import leases
 from sendonce.engine import sender as sender_module
 from sendonce.engine.attempting import Attempting
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.leases import HeldLease, lease_time
+from sendonce.engine.leases import HeldLease
 from sendonce.engine.policies import Policies
 from sendonce.engine.sender import Sender
 from tests.domain.values import a_claim
-from tests.engine.rig import QUICK, Told, after, never, serving
+from tests.engine.rig import QUICK, Told, never, once, serving
 from tests.processes import until_async
 
 
@@ -38,12 +39,12 @@ class Sending:
         )
         self._numbers = 0
 
-    def take(self, amount: int, *, lease_seconds: float = 30.0) -> HeldLease:
+    def take(self, amount: int, *, lease_seconds: float = 300.0) -> HeldLease:
         first = self._numbers + 1
         self._numbers += amount
         ids = range(first, self._numbers + 1)
         claims = tuple(a_claim(delivery_id=id, destination="test:a", address="test:a") for id in ids)
-        lease = HeldLease(first, lease_time() + lease_seconds, amount)
+        lease = HeldLease(first, leases.lease_time() + lease_seconds, amount)
         self.sender.take(lease, claims)
         return lease
 
@@ -57,12 +58,19 @@ class Sending:
 
 @asynccontextmanager
 async def sending(
-    channel: Told, *, concurrency: int = 4, policy: Policy = QUICK, longest_send: float = 4.0
+    channel: Told, *, concurrency: int = 4, policy: Policy = QUICK, longest_send: float = 60.0
 ) -> AsyncIterator[Sending]:
     made = Sending(channel, concurrency, policy, longest_send)
     made.sender.open()
     yield made
-    await asyncio.wait_for(made.sender.close(), 20)
+    await asyncio.wait_for(made.sender.close(), 50)
+
+
+@pytest.fixture
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the leases."""
+    now = leases.lease_time()
+    monkeypatch.setattr(leases, "lease_time", lambda: now)
 
 
 def timeout(seconds: float) -> Policy:
@@ -71,13 +79,8 @@ def timeout(seconds: float) -> Policy:
 
 async def test_all_slots_send_at_once_and_never_more() -> None:
     gate = asyncio.Event()
-
-    async def wait() -> Outcome:
-        await gate.wait()
-        return Delivered()
-
-    channel = Told(wait)
-    async with sending(channel, concurrency=4, policy=timeout(4)) as made:
+    channel = Told(once(gate, Delivered()))
+    async with sending(channel, concurrency=4, policy=timeout(60)) as made:
         made.take(3)
         made.take(1)
         await until_async(lambda: channel.sending == 4, "four sends at once")
@@ -98,7 +101,7 @@ async def test_a_burst_of_sends_that_never_wait_is_reported_whole() -> None:
 
 async def test_a_slow_send_does_not_hold_up_the_others() -> None:
     channel = Told(never, Delivered())
-    async with sending(channel, concurrency=3, policy=timeout(4)) as made:
+    async with sending(channel, concurrency=3, policy=timeout(60)) as made:
         made.take(3)
         await until_async(lambda: len(made.reports) == 2, "the other two")
         made.take(2)
@@ -171,6 +174,7 @@ async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:
     assert channel.sent == []
 
 
+@pytest.mark.usefixtures("no_time_passes")
 async def test_the_shortest_lease_is_long_enough_to_send() -> None:
     shortest = WorkerConfig(lease=timedelta(seconds=1))
     longest = shortest.longest_send.total_seconds()
@@ -183,15 +187,9 @@ async def test_the_shortest_lease_is_long_enough_to_send() -> None:
 
 
 async def test_a_lost_lease_is_not_used() -> None:
-    gate = asyncio.Event()
-
-    async def wait() -> Outcome:
-        await gate.wait()
-        return Delivered()
-
-    channel = Told(wait)
+    channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
-        lease = HeldLease(1, lease_time() + 30, 1)
+        lease = HeldLease(1, leases.lease_time() + 300, 1)
         lease.good_until = 0.0
         made.sender.take(lease, (a_claim(delivery_id=1, destination="test:a", address="test:a"),))
         [outcome] = await made.reported(1)
@@ -200,6 +198,7 @@ async def test_a_lost_lease_is_not_used() -> None:
     assert channel.sent == []
 
 
+@pytest.mark.usefixtures("no_time_passes")
 @pytest.mark.parametrize(
     ("wanted", "lease_seconds", "granted"),
     [(2.0, 30.0, 2.0), (2.0, 1.5, 1.3), (9.0, 30.0, 4.0)],
@@ -207,15 +206,15 @@ async def test_a_lost_lease_is_not_used() -> None:
 )
 async def test_a_send_gets_no_more_time_than_there_is(wanted: float, lease_seconds: float, granted: float) -> None:
     channel = Told(Delivered())
-    async with sending(channel, policy=timeout(wanted)) as made:
+    async with sending(channel, policy=timeout(wanted), longest_send=4.0) as made:
         made.take(1, lease_seconds=lease_seconds)
         await made.reported(1)
 
-    assert channel.timeouts == [pytest.approx(granted, abs=0.1)]
+    assert channel.timeouts == [pytest.approx(granted)]
 
 
 async def test_what_has_not_been_begun_is_handed_back() -> None:
-    channel = Told(after(0.05, Delivered()))
+    channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
         made.take(2)
         made.sender.hand_back()
@@ -227,7 +226,7 @@ async def test_what_has_not_been_begun_is_handed_back() -> None:
 
 async def test_what_is_cut_off_at_the_end_is_unknown() -> None:
     channel = Told(never)
-    async with sending(channel, concurrency=2, policy=timeout(4)) as made:
+    async with sending(channel, concurrency=2, policy=timeout(60)) as made:
         made.take(2)
         await until_async(lambda: channel.sending == 2, "two sends")
         made.sender.cut_off()
@@ -238,7 +237,7 @@ async def test_what_is_cut_off_at_the_end_is_unknown() -> None:
 
 async def test_closing_reports_nothing_that_nobody_knows() -> None:
     channel = Told(never)
-    async with sending(channel, policy=timeout(4)) as made:
+    async with sending(channel, policy=timeout(60)) as made:
         made.take(2)
         await until_async(lambda: channel.sending == 2, "two sends")
 

@@ -12,7 +12,7 @@ from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Settled
 from sendonce.stores.ports import Store
 from tests.engine.faults import faulty
-from tests.engine.rig import QUICK, Asked, Told, Working, after, given_many, serving, working
+from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, Working, after, given_many, once, serving, working
 from tests.given import expire, given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
 from tests.stores.aging import without_rules
@@ -205,7 +205,7 @@ class TestDoubt:
 
 
 async def _expired(store: Store) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while not await expire(store):
             await asyncio.sleep(0.005)
 
@@ -298,9 +298,9 @@ class TestABusyDatabase:
         broken, wrapped = faulty(store)
         broken.after["start"] = [BUSY]
 
-        async with working(wrapped, serving(channel), lease=timedelta(seconds=1)) as here:
+        async with working(wrapped, serving(channel), policy=AT_ONCE) as here:
             await until_async(lambda: len(database.rows("attempts")) == 3, "the claim nobody knows of")
-            database.advance(timedelta(seconds=2))
+            database.advance(QUICK_CONFIG.lease)
             await completed(database, 3)
 
         assert sent_once(channel, 3)
@@ -326,9 +326,11 @@ def _news(here: Working, part: str) -> list[type]:
 class TestAFailureThatLasts:
     async def test_what_was_sent_is_settled_before_it_ends(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
         given_many(sqlite, 4)
-        channel = Told(after(0.2, Delivered()))
+        failed = asyncio.Event()
         broken, wrapped = faulty(sqlite_store)
         broken.before["start"] = [None, StoreError("no rights any more")]
+        broken.on_start = lambda _: failed.set() if "start" in broken.calls else None
+        channel = Told(once(failed, Delivered()))
 
         async with working(wrapped, serving(channel), concurrency=6) as here:
             with pytest.raises(StoreError, match="no rights"):
@@ -352,10 +354,11 @@ async def test_until_idle_waits_for_what_a_dead_worker_holds(database: Database,
     given_due_delivery(database, to="test:a")
     await given_lease(store, hold=timedelta(minutes=5))
     channel = Told(Delivered())
+    watched, wrapped = faulty(store)
 
-    async with working(store, serving(channel), policy=AT_ONCE, until_idle=True) as here:
-        done, _ = await asyncio.wait([here.running], timeout=0.4)
-        assert not done
+    async with working(wrapped, serving(channel), policy=AT_ONCE, until_idle=True) as here:
+        await until_async(lambda: here.running.done() or len(watched.calls) > 4, "some looks in vain")
+        assert not here.running.done()
         database.advance(timedelta(minutes=6))
         await completed(database, 1)
         stopped = await here.ended()
