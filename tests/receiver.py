@@ -46,14 +46,14 @@ class Receiver:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._ready.result(timeout=20)
+        self._ready.result(timeout=50)
         return self
 
     def __exit__(self, *_: object) -> None:
         ended = self._ended
         if ended is not None:
             self._loop.call_soon_threadsafe(ended.set)
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=50)
 
     def times(self) -> Counter[str]:
         """How often each path was reached."""

@@ -149,7 +149,7 @@ async def test_a_request_is_shown_and_waited_for(database: Database, store: Stor
     early = await acme.wait_for_request(made.request_id, timedelta(milliseconds=20))
     await settle_with(store, await given_lease(store), Delivered("n-1"))
 
-    late = await acme.wait_for_request(made.request_id, timedelta(seconds=10))
+    late = await acme.wait_for_request(made.request_id, timedelta(seconds=50))
 
     assert (early.status, late.status) == ("in_progress", "succeeded")
     assert await acme.request(made.request_id) == late

@@ -70,7 +70,7 @@ async def test_at_its_end_it_finishes_what_is_in_flight_and_begins_nothing_more(
     given_due_delivery(database, to="held:a")
 
     async with embedded_worker(url_of(database), config=config, channels=held.channels()):
-        await asyncio.wait_for(held.begun.wait(), 20)
+        await asyncio.wait_for(held.begun.wait(), 50)
         asyncio.get_running_loop().call_later(0.2, held.let.set)
     late = given_due_delivery(database, to="held:b")
 

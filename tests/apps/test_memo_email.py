@@ -57,7 +57,7 @@ def test_the_readmes_commands_work_in_their_order(tmp_path: Path) -> None:
         name, _, value = line.partition("=") if line.startswith("MAIL=") else ("", "", "")
         ran = subprocess.run(
             ["bash", "-c", f"echo {value}" if name else line],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=30,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
         if name:

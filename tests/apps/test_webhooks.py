@@ -59,7 +59,7 @@ class Walk:
             command = command.replace(written, here)
         said = [f"export ACME={self.key}", next(each for each in COMMANDS if each.startswith("call()")), command]
         done = subprocess.run(
-            ["bash", "-c", "\n".join(said)], cwd=self.folder, capture_output=True, text=True, timeout=30, check=True
+            ["bash", "-c", "\n".join(said)], cwd=self.folder, capture_output=True, text=True, timeout=200, check=True
         )
         return json.loads(done.stdout) if done.stdout.strip() else None
 

@@ -32,7 +32,7 @@ async def sent(webhook: Webhook, url: str) -> Outcome | None:
         address = normalise(url)
     except BadDestination:
         return None
-    return await webhook.send(message_to(address), timeout=5)
+    return await webhook.send(message_to(address), timeout=30)
 
 
 def is_out(outcome: Outcome | None) -> bool:

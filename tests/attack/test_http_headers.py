@@ -76,7 +76,7 @@ async def test_nothing_that_is_recorded_breaks_a_line(client: HttpClient, place:
             seen.requests.clear()
             uri = event.destinations[0].uri
             message = message_to(uri, type=event.type, payload=event.payload, headers=event.headers)
-            await webhook.send(message, timeout=5)
+            await webhook.send(message, timeout=30)
             one_request(seen)
 
     assert "type" not in events
@@ -91,7 +91,7 @@ async def test_nothing_that_is_stored_breaks_a_line_either(client: HttpClient, p
         given = {"X-Given": text, text: "1", "x-given": text}
         for credentials in (Credentials(headers=given), Credentials(bearer=text)):
             seen.requests.clear()
-            await Webhook(client).send(message_to(url, credentials=credentials, headers=json.dumps(given)), timeout=5)
+            await Webhook(client).send(message_to(url, credentials=credentials, headers=json.dumps(given)), timeout=30)
             if seen.requests:
                 one_request(seen)
 
@@ -135,7 +135,7 @@ async def test_an_id_that_a_receiver_gave_does_not_break_the_line_of_a_look_up(c
             MailApi(postmark, client, sender="shop@example.com"),
         ):
             for id in (evil(place), "0" * 36 + evil(place), "0" * 36 + f"/../{evil(place)}"):
-                await channel.look_up(message_to(f"{url}/", notification_id=id), timeout=5)
+                await channel.look_up(message_to(f"{url}/", notification_id=id), timeout=30)
 
     for request in seen.requests:
         head = request.partition(b"\r\n\r\n")[0]

@@ -59,7 +59,7 @@ async def sent(client: HttpClient, seen: Seen, path: str) -> Outcome | None:
             address = normalise(f"http://{HOST}:{port}/jobs/{path}")
         except BadDestination:
             return None
-        return await HttpEndpoint(profile, client).send(message_to(address), timeout=5)
+        return await HttpEndpoint(profile, client).send(message_to(address), timeout=30)
 
 
 @pytest.mark.parametrize("path", CLIMBING)

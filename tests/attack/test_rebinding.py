@@ -30,7 +30,7 @@ class Street:
         self.port, self.outside, self.inside, self.client = port, outside, inside, client
 
     async def post(self) -> Answered:
-        return await self.client.request("POST", f"http://{NAME}:{self.port}/", body=b"{}", headers={}, timeout=5)
+        return await self.client.request("POST", f"http://{NAME}:{self.port}/", body=b"{}", headers={}, timeout=30)
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def test_when_the_open_one_does_not_answer_the_closed_one_is_not_tried(
     async with street(names) as here:
         server = await asyncio.start_server(_closing(inner := Seen(ANSWER)), INSIDE, 0)
         port = server.sockets[0].getsockname()[1]
-        answered = await here.client.request("POST", f"http://{NAME}:{port}/", body=b"", headers={}, timeout=5)
+        answered = await here.client.request("POST", f"http://{NAME}:{port}/", body=b"", headers={}, timeout=30)
         server.close()
 
     assert not isinstance(answered, Answer)
@@ -123,7 +123,7 @@ async def test_a_look_up_address_that_turns_inside_is_not_asked(names: NameServe
     async with street(names) as here:
         base = f"http://{NAME}:{here.port}"
         profile = HttpProfile(name="shop", url=f"{base}/", bearer="s3cret", look_up=f"{base}/by/{{token}}")
-        found = await AskingEndpoint(profile, here.client).look_up(message_to(f"{base}/"), timeout=5)
+        found = await AskingEndpoint(profile, here.client).look_up(message_to(f"{base}/"), timeout=30)
 
     assert isinstance(found, NoAnswer)
     assert (found.code, dialled, here.inside.connections) == ("our_look_up", [], 0)

@@ -135,7 +135,7 @@ def echo() -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-        thread.join(10)
+        thread.join(50)
 
 
 @pytest.mark.slow
@@ -177,5 +177,5 @@ def test_a_worker_in_every_trouble_tells_no_secret(
 
 
 def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 — our own address
+    with urllib.request.urlopen(url, timeout=50) as answer:  # noqa: S310 — our own address
         return str(answer.read().decode())

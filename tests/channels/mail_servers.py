@@ -122,6 +122,7 @@ class Scripted:
     connections: int = 0
     commands: list[str] = field(default_factory=list)
     mails: list[bytes] = field(default_factory=list)
+    stalls: int = 0
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -156,6 +157,7 @@ class Scripted:
             hang_up(writer)
         elif answer == STALL:
             writer.transport.pause_reading()  # type: ignore[attr-defined]
+            self.stalls += 1
             await asyncio.Event().wait()
         else:
             writer.write(answer.encode() + b"\r\n")

@@ -69,7 +69,7 @@ class TestAppriseInTrouble(ChannelContract):
 
 async def test_M15_a_message_reaches_its_address_through_a_service_of_apprise(receiver: Receiver) -> None:
     async with serving(url_of(receiver)) as channel:
-        outcome = await channel.send(a_message(payload='{"title": "Shop", "text": "Grüße"}'), timeout=5)
+        outcome = await channel.send(a_message(payload='{"title": "Shop", "text": "Grüße"}'), timeout=30)
 
     [arrival] = receiver.arrivals
     said = json.loads(arrival.body)
@@ -86,7 +86,7 @@ async def test_a_no_is_unknown_because_apprise_does_not_say_what_it_was(status: 
 
     with Receiver(answer=answer) as receiver:
         async with serving(url_of(receiver)) as channel:
-            outcome = await channel.send(a_message(), timeout=5)
+            outcome = await channel.send(a_message(), timeout=30)
 
     assert isinstance(outcome, Unknown)
     assert len(receiver.arrivals) == 1
@@ -119,7 +119,7 @@ async def test_a_service_that_hangs_ends_in_time() -> None:
 )
 async def test_an_address_that_could_mean_something_else_is_refused(receiver: Receiver, address: str) -> None:
     async with serving(url_of(receiver)) as channel:
-        outcome = await channel.send(a_message(address), timeout=5)
+        outcome = await channel.send(a_message(address), timeout=30)
 
     assert isinstance(outcome, Refused)
     assert outcome.code == "bad_address"
@@ -130,7 +130,7 @@ async def test_an_address_that_could_mean_something_else_is_refused(receiver: Re
 @pytest.mark.parametrize("rest", ["/to/{address}", "/to/{address}/end", "/to?:to={address}", "?:to={address}"])
 async def test_an_address_changes_neither_host_nor_credentials(receiver: Receiver, address: str, rest: str) -> None:
     async with serving(url_of(receiver, rest)) as channel:
-        outcome = await channel.send(a_message(f"sms:{address}"), timeout=5)
+        outcome = await channel.send(a_message(f"sms:{address}"), timeout=30)
 
     assert outcome == Delivered()
     [arrival] = receiver.arrivals
@@ -167,7 +167,7 @@ def test_the_url_is_never_shown() -> None:
 async def test_apprise_logs_nobodys_address(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(url_of(receiver)) as channel:
-        await channel.send(a_message(), timeout=5)
+        await channel.send(a_message(), timeout=30)
 
     assert receiver.arrivals
     assert "41791234567" not in caplog.text
@@ -189,7 +189,7 @@ def test_which_words_are_sent(changes: dict[str, str], words: tuple[str, str]) -
 
 async def test_nothing_to_say_is_refused(receiver: Receiver) -> None:
     async with serving(url_of(receiver)) as channel:
-        outcome = await channel.send(a_message(payload='{"text": " "}'), timeout=5)
+        outcome = await channel.send(a_message(payload='{"text": " "}'), timeout=30)
 
     assert isinstance(outcome, Refused)
     assert receiver.arrivals == []

@@ -30,7 +30,7 @@ async def sent(channels: Channels, seen: Seen) -> Outcome:
         url = f"http://{HOST}:{port}/"
         channel = channels.find(url)
         assert channel is not None
-        outcome = await channel.send(message_to(url), timeout=5)
+        outcome = await channel.send(message_to(url), timeout=30)
     await channels.close()
     return outcome
 

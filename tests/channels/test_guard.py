@@ -157,7 +157,7 @@ class TestDialling:
     async def test_no_spelling_reaches_this_machine(self, closed: HttpClient, host: str) -> None:
         seen = Seen()
         async with raw_server(seen.connected) as port:
-            answered = await closed.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=5)
+            answered = await closed.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=30)
 
         assert not isinstance(answered, Answer)
         assert seen.connections == 0
@@ -166,7 +166,7 @@ class TestDialling:
     async def test_numbers_are_refused_even_where_the_network_is_open(self, host: str) -> None:
         client, seen = HttpClient(Guard.parse("127.0.0.0/8")), Seen()
         async with raw_server(seen.connected) as port:
-            answered = await client.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=5)
+            answered = await client.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=30)
         await client.close()
 
         assert isinstance(answered, Forbidden)
@@ -181,7 +181,7 @@ class TestDialling:
         monkeypatch.setattr(Resolver, "resolve", unvetted)
         seen = Seen()
         async with raw_server(seen.connected) as port:
-            answered = await closed.request("POST", f"http://hook.example:{port}/", body=b"", headers={}, timeout=5)
+            answered = await closed.request("POST", f"http://hook.example:{port}/", body=b"", headers={}, timeout=30)
 
         assert isinstance(answered, Forbidden)
         assert seen.connections == 0
@@ -193,7 +193,7 @@ class TestDialling:
         async with raw_server(inner.connected) as inside:
             head = f"HTTP/1.1 {status}\r\nLocation: http://{HOST}:{inside}/\r\nContent-Length: 0\r\n\r\n"
             async with raw_server(Seen(head.encode()).connected) as port:
-                answered = await client.request("POST", f"http://{HOST}:{port}/", body=b"{}", headers={}, timeout=5)
+                answered = await client.request("POST", f"http://{HOST}:{port}/", body=b"{}", headers={}, timeout=30)
         await client.close()
 
         assert isinstance(answered, Answer)
@@ -206,7 +206,7 @@ class TestDialling:
         async with raw_server(proxy.connected) as proxy_port, raw_server(seen.connected) as port:
             for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
                 monkeypatch.setenv(name, f"http://{HOST}:{proxy_port}")
-            await client.request("POST", f"http://{HOST}:{port}/", body=b"{}", headers={}, timeout=5)
+            await client.request("POST", f"http://{HOST}:{port}/", body=b"{}", headers={}, timeout=30)
         await client.close()
 
         assert (proxy.connections, seen.connections) == (0, 1)
@@ -215,4 +215,4 @@ class TestDialling:
         "url", ["http+unix://%2Ftmp%2Fsock/", "unix:///tmp/sock", "file:///etc/passwd", "ftp://a/"]
     )
     async def test_nothing_but_http_is_dialled(self, closed: HttpClient, url: str) -> None:
-        assert isinstance(await closed.request("POST", url, body=b"", headers={}, timeout=5), Forbidden)
+        assert isinstance(await closed.request("POST", url, body=b"", headers={}, timeout=30), Forbidden)

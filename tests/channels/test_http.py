@@ -176,7 +176,7 @@ class TestSending:
         seen = Seen()
         async with raw_server(seen.connected) as port:
             profile = HttpProfile(name="runner", url=f"http://{HOST}:{port}/jobs/", bearer=SECRET)
-            outcome = await HttpEndpoint(profile, client).send(message_to(f"http://{HOST}:{port}/{path}"), timeout=5)
+            outcome = await HttpEndpoint(profile, client).send(message_to(f"http://{HOST}:{port}/{path}"), timeout=30)
 
         assert isinstance(outcome, Refused)
         assert outcome.code == "address_forbidden"
@@ -193,8 +193,8 @@ class TestSending:
             url = f"https://{HOST}:{port}/"
             profile = HttpProfile(name="runner", url=url, certificate=own, ca=ca, look_up=f"{url}{{token}}")
             channel = AskingEndpoint(profile, client)
-            outcome = await channel.send(message_to(url), timeout=5)
-            await channel.look_up(message_to(url), timeout=5)
+            outcome = await channel.send(message_to(url), timeout=30)
+            await channel.look_up(message_to(url), timeout=30)
 
         assert isinstance(outcome, Delivered)
         assert len(seen.requests) == 2
@@ -219,7 +219,7 @@ class TestSending:
                 address_of, headers=event_headers, attempt=attempt, generation=generation
             )._claim._replace(address=f"{url}dispatch")
             message = Message(claim, "here", credentials or Credentials())
-            return seen, await channel.send(message, timeout=5)
+            return seen, await channel.send(message, timeout=30)
 
 
 class TestAsking:
@@ -314,7 +314,7 @@ class TestAsking:
             )
             assert isinstance(channel, Asking)
             message = message_to("http://runner.example/", recorded_at=recorded_at)
-            return seen, await channel.look_up(message, timeout=5)
+            return seen, await channel.look_up(message, timeout=30)
 
 
 class TestProfiles:

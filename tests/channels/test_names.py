@@ -24,7 +24,7 @@ from tests.channels.sending import Seen, message_to
 from tests.channels.troubles import raw_server
 from tests.domain.values import a_delivery
 
-WITHIN = 20  # against a test that hangs
+WITHIN = 50  # against a test that hangs
 EVIL, GOOD = "evil", "good"
 SOON, BACKOFF = timedelta(seconds=2), timedelta(seconds=20)
 

@@ -76,7 +76,7 @@ class TestWebhookInTrouble(ChannelContract):
 async def test_the_body_is_posted_with_the_token(webhook: Webhook) -> None:
     with Receiver() as receiver:
         message = message_to(f"{receiver.url}/memo", attempt=3, headers='{"X-Own": "1"}')
-        outcome = await webhook.send(message, timeout=5)
+        outcome = await webhook.send(message, timeout=30)
 
     [arrival] = receiver.arrivals
     assert outcome == Delivered(response="ok")
@@ -86,7 +86,7 @@ async def test_the_body_is_posted_with_the_token(webhook: Webhook) -> None:
 
 async def test_a_destinations_own_content_goes_before_the_payload(webhook: Webhook) -> None:
     with Receiver() as receiver:
-        await webhook.send(message_to(receiver.url, content='{"own": true}'), timeout=5)
+        await webhook.send(message_to(receiver.url, content='{"own": true}'), timeout=30)
 
     assert receiver.arrivals[0].body == b'{"own": true}'
 
@@ -95,7 +95,7 @@ async def test_D4_every_attempt_carries_the_same_id_and_the_same_bytes(webhook: 
     seen = Seen()
     async with raw_server(seen.connected) as port:
         for attempt in (1, 2, 3):
-            await webhook.send(message_to(f"http://{HOST}:{port}/", attempt=attempt, delivery_id=attempt), timeout=5)
+            await webhook.send(message_to(f"http://{HOST}:{port}/", attempt=attempt, delivery_id=attempt), timeout=30)
 
     assert len({seen.headers(of)["webhook-id"] for of in range(3)}) == 1
     assert [seen.headers(of)["idempotency-key"] for of in range(3)] == [seen.headers()["webhook-id"]] * 3
@@ -146,7 +146,7 @@ class TestSigning:
     async def sent(self, webhook: Webhook, credentials: Credentials) -> Seen:
         seen = Seen()
         async with raw_server(seen.connected) as port:
-            outcome = await webhook.send(message_to(f"http://{HOST}:{port}/", credentials=credentials), timeout=5)
+            outcome = await webhook.send(message_to(f"http://{HOST}:{port}/", credentials=credentials), timeout=30)
         assert outcome == Delivered()
         return seen
 
@@ -199,7 +199,7 @@ class TestHeaders:
         seen = Seen()
         async with raw_server(seen.connected) as port:
             message = message_to(f"http://{HOST}:{port}/", credentials=credentials, headers=headers)
-            assert await webhook.send(message, timeout=5) == Delivered()
+            assert await webhook.send(message, timeout=30) == Delivered()
         return seen
 
 
@@ -258,7 +258,7 @@ class TestAnswers:
             return web.json_response(dict(request.headers), status=400)
 
         async with _web_server(echo) as url:
-            outcome = await webhook.send(message_to(url, credentials=credentials), timeout=5)
+            outcome = await webhook.send(message_to(url, credentials=credentials), timeout=30)
 
         assert isinstance(outcome, Refused)
         assert outcome.response is not None
@@ -270,7 +270,7 @@ class TestAnswers:
 
     async def answered(self, webhook: Webhook, **answer: Any) -> tuple[Outcome, int]:
         with Receiver(answer=lambda arrival: web.Response(**answer)) as receiver:
-            outcome = await webhook.send(message_to(receiver.url), timeout=5)
+            outcome = await webhook.send(message_to(receiver.url), timeout=30)
         return outcome, len(receiver.arrivals)
 
 
@@ -285,7 +285,7 @@ class TestCertificates:
         seen = Seen()
         async with raw_server(seen.connected, context=_demanding()) as port:
             url = f"https://{HOST}:{port}/"
-            with_it = await webhook.send(message_to(url, credentials=Credentials(certificate=certificate)), timeout=5)
+            with_it = await webhook.send(message_to(url, credentials=Credentials(certificate=certificate)), timeout=30)
 
         assert with_it == Delivered()
         assert seen.body() == PAYLOAD.encode()
@@ -303,7 +303,7 @@ class TestCertificates:
         seen = Seen()
         async with raw_server(seen.connected) as port:
             message = message_to(f"http://{HOST}:{port}/", credentials=credentials)
-            outcome = await webhook.send(message, timeout=5)
+            outcome = await webhook.send(message, timeout=30)
 
         assert isinstance(outcome, Deferred)
         assert outcome.code == "our_credentials"
@@ -313,7 +313,7 @@ class TestCertificates:
 
 async def test_a_receiver_gone_for_good_is_told_apart(webhook: Webhook) -> None:
     with Receiver(answer=lambda arrival: web.Response(status=410)) as receiver:
-        outcome = await webhook.send(message_to(receiver.url), timeout=5)
+        outcome = await webhook.send(message_to(receiver.url), timeout=30)
 
     assert isinstance(outcome, Refused)
     assert outcome.code == "http_410"
@@ -322,7 +322,7 @@ async def test_a_receiver_gone_for_good_is_told_apart(webhook: Webhook) -> None:
 async def test_an_address_on_a_closed_network_is_refused_with_what_to_do() -> None:
     with Receiver() as receiver:
         webhook = Webhook(HttpClient(Guard()))
-        outcome = await webhook.send(message_to(receiver.url), timeout=5)
+        outcome = await webhook.send(message_to(receiver.url), timeout=30)
         await webhook.close()
 
     assert isinstance(outcome, Refused)
@@ -334,7 +334,7 @@ async def test_an_address_on_a_closed_network_is_refused_with_what_to_do() -> No
 async def test_an_error_never_tells_the_address(webhook: Webhook) -> None:
     address = f"http://{HOST}:{free_port()}/token-in-path?secret=1"
 
-    outcome = await webhook.send(message_to(address), timeout=5)
+    outcome = await webhook.send(message_to(address), timeout=30)
 
     assert "secret" not in repr(outcome)
     assert "token-in-path" not in repr(outcome)

@@ -8,12 +8,26 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import lru_cache
+from typing import TypeVar
 
 import trustme
 
+Answer = TypeVar("Answer")
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 HOST = "127.0.0.1"
 NO_SUCH_HOST = "nowhere.invalid"
+
+
+SHORT_SECONDS = (0.5, 5.0, 25.0)
+
+
+async def running_out(ask: Callable[[float], Awaitable[Answer]], is_there: Callable[[Answer], bool]) -> Answer:
+    """What comes of it when its time runs out there, and not, on a busy machine, on the way there: then it has more."""
+    *short, last = SHORT_SECONDS
+    for seconds in short:
+        if is_there(answer := await ask(seconds)):
+            return answer
+    return await ask(last)
 
 
 def free_port() -> int:

@@ -114,7 +114,7 @@ def test_waiting_sees_what_happens_meanwhile(lite: Cli) -> None:
     sending = threading.Timer(0.2, lite.attempt, [Delivered("n-1")])
     sending.start()
 
-    assert lite("requests", "wait", str(made), "--timeout", "20s").code == 0
+    assert lite("requests", "wait", str(made), "--timeout", "50s").code == 0
     sending.join()
 
 

@@ -308,7 +308,7 @@ async def test_what_passes_by_itself_is_busy_for_reads_and_writes(database: Data
 async def test_reads_see_one_moment_and_wait_for_no_writer(engine: AsyncEngine, database: Database) -> None:
     with database.connection() as writer:
         writer.execute("update accounts set amount = 5 where id = 1")
-        async with asyncio.timeout(5), reading(engine, isolation_level="REPEATABLE READ") as connection:
+        async with asyncio.timeout(50), reading(engine, isolation_level="REPEATABLE READ") as connection:
             first = await read(connection)
             if isinstance(database, PostgresDatabase):
                 writer.commit()

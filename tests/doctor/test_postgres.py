@@ -276,7 +276,7 @@ def test_a_clock_that_is_not_the_servers_is_said(own: Own, tmp_path: Path, secon
     moved = MovedClock(tmp_path / "clock", seconds).environment
 
     ran = subprocess.run(
-        [sys.executable, "-m", "sendonce", "doctor"], cwd=ROOT, capture_output=True, text=True, timeout=30,
+        [sys.executable, "-m", "sendonce", "doctor"], cwd=ROOT, capture_output=True, text=True, timeout=50,
         env={**os.environ, **moved, "SENDONCE_DATABASE": own.database.url},
     )  # fmt: skip
 

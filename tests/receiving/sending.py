@@ -17,7 +17,7 @@ class Answered(NamedTuple):
 
 
 def ask(
-    method: str, url: str, body: bytes = b"{}", *, timeout: float = 10, headers: dict[str, str] | None = None
+    method: str, url: str, body: bytes = b"{}", *, timeout: float = 50, headers: dict[str, str] | None = None
 ) -> Answered | str:
     """The answer, or how it failed."""
     parts = urlsplit(url)
@@ -37,7 +37,7 @@ def ask(
         connection.close()
 
 
-def post(url: str, token: str = "", body: bytes = b"{}", *, timeout: float = 10) -> Answered | str:
+def post(url: str, token: str = "", body: bytes = b"{}", *, timeout: float = 50) -> Answered | str:
     headers = {"Idempotency-Key": token, "Sendonce-Attempt": "1"} if token else {}
     return ask("POST", url, body, timeout=timeout, headers=headers)
 
@@ -48,7 +48,7 @@ def statuses(url: str, *tokens: str) -> list[int | str]:
     return [answer if isinstance(answer, str) else answer.status for answer in answers]
 
 
-def found(look_up: str, token: str, *, timeout: float = 10) -> Answered:
+def found(look_up: str, token: str, *, timeout: float = 50) -> Answered:
     answer = ask("GET", look_up.format(token=token), b"", timeout=timeout)
     assert isinstance(answer, Answered), answer
     return answer

@@ -12,7 +12,7 @@ import sendonce
 
 def mail(url: str, to: str) -> None:
     place = urlsplit(url)
-    with smtplib.SMTP(str(place.hostname), place.port or 0, timeout=10) as server:
+    with smtplib.SMTP(str(place.hostname), place.port or 0, timeout=50) as server:
         server.sendmail("shop@example.com", to, "Subject: Hello\n\nIt is here.\n")
 
 

@@ -27,7 +27,7 @@ def _mail(id: str, subject: str = "Gespeichert: Grüße") -> EmailMessage:
 
 def _send(address: str, mail: EmailMessage) -> None:
     host, _, port = address.partition(":")
-    with smtplib.SMTP(host, int(port), timeout=10) as connection:
+    with smtplib.SMTP(host, int(port), timeout=50) as connection:
         connection.send_message(mail)
 
 
@@ -85,7 +85,7 @@ def test_a_sender_that_hangs_up_was_not_answered(provider: Provider, behaviour: 
     host, _, port = provider.smtp.partition(":")
     path = f"mailto:{behaviour}@x.test"
     provider.control(**{behaviour: "1s"})
-    connection = smtplib.SMTP(host, int(port), timeout=10)
+    connection = smtplib.SMTP(host, int(port), timeout=50)
     connection.ehlo()
     connection.mail("a@x.test")
     connection.rcpt(f"{behaviour}@x.test")
