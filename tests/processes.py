@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 50.0
+# A limit against hanging, more than ten times what anything needs: machines are busy, and stand still for seconds.
+SECONDS = 200.0
 _LOOK_SECONDS = 0.02
 
 

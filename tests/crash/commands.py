@@ -12,7 +12,7 @@ from tests.crash.accounts import url_of
 from tests.processes import ROOT
 from tests.stores.databases import Database
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 1200.0
 _AWAY = re.compile("cannot answer now|database is locked|is not as it was")
 
 
@@ -26,7 +26,7 @@ def typed(database: Database, *arguments: str) -> Any:
     while True:
         ran = subprocess.run(
             [sys.executable, "-m", "sendonce", *arguments],
-            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=10 * PATIENCE_SECONDS,
+            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
         if ran.returncode == 0:
             return json.loads(ran.stdout) if "--json" in arguments else ran.stdout

@@ -46,7 +46,7 @@ class Monkey:
     def stop(self) -> None:
         """Return when the last fault is mended; what went wrong with it is raised here."""
         self._stop.set()
-        self._thread.join(120)
+        self._thread.join(1200)
         assert not self._thread.is_alive(), "the monkey does not come to an end"
         if self.error is not None:
             raise self.error

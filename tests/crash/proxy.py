@@ -10,6 +10,8 @@ from typing import Self, TypeVar, cast
 
 import uvloop
 
+from tests.processes import SECONDS
+
 _RESET = struct.pack("ii", 1, 0)
 COMMIT = b"COMMIT"
 Answer = TypeVar("Answer")
@@ -35,12 +37,12 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._ready.result(timeout=20)
+        self._ready.result(timeout=SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=SECONDS)
 
     def cut(self) -> int:
         """Reset every connection, on both sides; how many there were."""
@@ -85,7 +87,7 @@ class Proxy:
                 done.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
-        return done.result(timeout=20)
+        return done.result(timeout=SECONDS)
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._serve())

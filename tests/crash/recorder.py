@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.crash.ledger import Ledger
-from tests.processes import Process
+from tests.processes import SECONDS, Process
 
 KINDS = ("recognised", "asked", "held", "resent", "subscribed")
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -182,7 +182,7 @@ class RecorderProcess(Process):
         super().__init__("-m", "tests.crash.recorder", seed)
         self.says("control")
         ports = json.loads(self.lines[0])
-        self._control = socket.create_connection(("127.0.0.1", ports["control"]), timeout=60)
+        self._control = socket.create_connection(("127.0.0.1", ports["control"]), timeout=SECONDS)
         self._answers = self._control.makefile("r")
         self.port: int = ports["port"]
 

@@ -46,7 +46,7 @@ def test_the_reasons_for_the_lower_bounds_are_written_down() -> None:
 
 
 @pytest.mark.more
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_the_attacks_are_withstood_on_the_lowest_versions(tmp_path: Path) -> None:
     constraints = exact_versions() | {name: min(versions) for name, versions in lower_bounds().items()}
     # A driver and its binaries go together; what else these need is for pip to say.

@@ -28,12 +28,12 @@ def hold(database: Callable[[], Any], *, examples: int, steps: int) -> None:
     )
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1800)
 def test_what_must_hold_holds_on_sqlite_whatever_happens() -> None:
     hold(MemoryDatabase, examples=60, steps=40)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1800)
 def test_what_must_hold_holds_on_postgres_whatever_happens(pg_dsn: str) -> None:
     asyncio.run(migrate(pg_dsn))
 

@@ -19,7 +19,7 @@ def test_the_classifiers_name_what_is_run_and_this_python_is_one_of_them() -> No
 
 
 @pytest.mark.more
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("version", found())
 def test_the_suite_passes_on(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that this machine has not are named: nothing is passed over in silence."""

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from tests.processes import SECONDS
 from tests.servers.accounts import FOLDER, new_folder, server_account
 from tests.servers.debian import program
 from tests.servers.postgres import free_port
 
 ADMIN = "pgbouncer"
-SECONDS = 20.0
 _SETTINGS = {
     "listen_addr": "127.0.0.1",
     "unix_socket_dir": "",
@@ -89,7 +89,7 @@ class PgBouncer:
     def ask(self, command: str) -> list[dict[str, Any]]:
         """What its console answers."""
         with psycopg.connect(
-            self.url_of(ADMIN), autocommit=True, cursor_factory=psycopg.ClientCursor, connect_timeout=5
+            self.url_of(ADMIN), autocommit=True, cursor_factory=psycopg.ClientCursor, connect_timeout=60
         ) as connection:
             cursor = connection.execute(command.encode())
             names = [column.name for column in cursor.description or ()]

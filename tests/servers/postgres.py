@@ -24,6 +24,8 @@ from tests.servers.accounts import FOLDER, Account, new_folder, reachable, serve
 from tests.servers.binaries import local_binaries, major_version, packaged
 
 EXTERNAL = "SENDONCE_TEST_POSTGRES"
+# Seconds, against hanging.
+PATIENCE = "600"
 
 Mode = Literal["immediate", "fast"]
 
@@ -67,11 +69,11 @@ class Server:
 
     def halt(self, mode: Mode = "fast") -> None:
         """Stop the server and keep its data."""
-        self._control("stop", "--mode", mode)
+        self._control("stop", "--mode", mode, "--timeout", PATIENCE)
 
     def resume(self) -> None:
         """Start a halted server again; it accepts connections when this returns."""
-        self._control("start", "--log", str(Path(self.folder) / "log"), "--timeout", "60")
+        self._control("start", "--log", str(Path(self.folder) / "log"), "--timeout", PATIENCE)
 
     def kill(self) -> None:
         """End every process of it at once, as when its machine dies; its data is as it was."""
@@ -89,7 +91,7 @@ class Server:
 
     def promote(self) -> None:
         """Make a standby a primary; it can be written to when this returns."""
-        self._control("promote", "--timeout", "60")
+        self._control("promote", "--timeout", PATIENCE)
 
     def standby(self, *, port: int | None = None, name: str = "standby", instead_of: Self | None = None) -> "Server":
         """A new standby that follows this server, by way of another `port` if one is given.

@@ -32,7 +32,7 @@ class Run:
 
     def over(self) -> None:
         """Return when every server of this run has stopped."""
-        self._keeper.communicate(timeout=60)
+        self._keeper.communicate(timeout=600)
 
 
 def shared_server(name: str, make: Callable[[], Server]) -> Server:

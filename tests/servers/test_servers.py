@@ -1,13 +1,13 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.processes import until
 from tests.servers.accounts import FOLDER
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import EXTERNAL, Mode, Server, default_server, start
@@ -143,12 +143,7 @@ def test_the_servers_of_a_killed_run_are_stopped(pytestconfig: pytest.Config) ->
     )
     dsn, folder = killed.stdout.split()
 
-    give_up_at = time.monotonic() + 30
-    while (is_listening(dsn) or Path(folder).exists()) and time.monotonic() < give_up_at:
-        time.sleep(0.05)
-
-    assert not is_listening(dsn)
-    assert not Path(folder).exists()
+    until(lambda: not is_listening(dsn) and not Path(folder).exists(), "the server and its folder to be gone")
 
 
 def test_a_run_that_is_over_has_no_folder(pytestconfig: pytest.Config) -> None:

@@ -10,7 +10,7 @@ QUICKLY = 400
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.more] if each.within > QUICKLY else []) for name, each in FAULTS.items()],

@@ -30,7 +30,7 @@ print(trace.hexdigest())
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "chunk", [pytest.param(chunk, marks=[pytest.mark.more] if chunk >= ALWAYS else []) for chunk in range(CHUNKS)]
 )
@@ -43,14 +43,14 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1800)
 def test_nothing_is_lost_and_nothing_doubled_behind_breakers() -> None:
     """Channels fail more often than not: breakers open, are probed, and ramp up while everything else goes wrong."""
     assert play(range(20), profile="outages").failures == []
 
 
 @pytest.mark.more
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_nothing_is_lost_and_nothing_doubled_behind_breakers_for_long() -> None:
     assert play(range(20, 200), profile="outages").failures == []
 
@@ -108,7 +108,7 @@ def _trace_of(seed: int) -> str:
 def _trace_elsewhere(seed: int, hash_seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     done = subprocess.run(
-        [sys.executable, "-c", TRACE, str(seed)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50,
-        check=True,
+        [sys.executable, "-c", TRACE, str(seed)], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=600, check=True,
     )  # fmt: skip
     return done.stdout.strip()

@@ -25,7 +25,7 @@ def hold(follower: Follower, *, examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_both_databases_do_the_same_whatever_they_are_asked(follower: Follower) -> None:
     hold(follower, examples=10, steps=40)
 

@@ -35,14 +35,14 @@ def replay(follower: Follower, seeds: Iterable[int], profile: Profile = SMALL) -
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_postgres_answers_what_the_simulation_asks_as_sqlite_does(follower: Follower, chunk: int) -> None:
     assert replay(follower, range(chunk * CHUNK, (chunk + 1) * CHUNK)) > 50 * CHUNK
 
 
 @pytest.mark.more
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("chunk", range(8))
 def test_postgres_answers_what_hundreds_of_runs_ask_as_sqlite_does(follower: Follower, chunk: int) -> None:
     assert replay(follower, range(1000 + chunk * MORE, 1000 + (chunk + 1) * MORE)) > 50 * MORE
@@ -69,7 +69,7 @@ DRIFTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_a_statement_that_drifts_is_found(follower: Follower, drift: str) -> None:
     name, right, wrong = DRIFTS[drift]

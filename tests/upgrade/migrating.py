@@ -18,7 +18,7 @@ def halt(wanted: str, gate: Path) -> None:
     def wait(point: str) -> None:
         if point == wanted:
             print("halted", file=sys.stderr, flush=True)
-            until(gate.exists, f"the file {gate.name}", 60)
+            until(gate.exists, f"the file {gate.name}")
 
     checkpoints.install(wait)
 

@@ -33,7 +33,7 @@ class Program:
             env={**os.environ, **self.environment, "SENDONCE_DATABASE": database},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

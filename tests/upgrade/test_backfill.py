@@ -116,7 +116,7 @@ def test_what_is_not_committed_yet_is_waited_for(pg_dsn: str) -> None:
         waits = "select count(*) from pg_locks where not granted and mode = 'ShareLock'"
         until(lambda: database.one(waits), "a back-fill that waits for the open transaction")
         assert database.one("select count(*) from sendonce_events where routed is null") == 1
-    runner.join(20)
+    runner.join()
 
     assert [row["routed"] for row in database.rows("events")] == [0, 0]
 

@@ -29,7 +29,7 @@ from tests.given import HOLD, POLICY, WORKER, decided, expire, given_lease, resu
 from tests.stores.bulkwork import begun, step
 from tests.stores.postgres import million
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @asynccontextmanager

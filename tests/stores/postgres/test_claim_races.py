@@ -10,6 +10,7 @@ import pytest
 
 from sendonce.stores.ports import Store
 from tests.given import HOLD, WORKER, given_due_deliveries
+from tests.processes import SECONDS
 from tests.stores.databases import PostgresDatabase
 
 # Every claim looks at the stops first, by its own snapshot. This view keeps it waiting there while the lock is held.
@@ -34,7 +35,7 @@ def closed_gate(database: PostgresDatabase) -> Iterator[None]:
 
 
 async def somebody_waits(database: PostgresDatabase) -> None:
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + SECONDS
     while not await asyncio.to_thread(database.one, WAITING):
         assert time.monotonic() < give_up_at, "nobody came to the gate"
 

@@ -16,6 +16,7 @@ from sendonce.stores.postgres import lanes, migrator
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.records import Filter
 from tests.given import HOLD, WORKER, given_due_deliveries, given_lease, settle_with
+from tests.processes import SECONDS
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 
@@ -51,7 +52,7 @@ def somebody(database: PostgresDatabase) -> Iterator[psycopg.Connection]:
 
 async def is_waiting(database: PostgresDatabase) -> None:
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + SECONDS
     while not await asyncio.to_thread(database.one, waiting):
         assert time.monotonic() < give_up_at, "nobody waits"
 

@@ -10,7 +10,7 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.stores.postgres import retaining
 from sendonce.stores.upkeep import Stage
 from tests.given import HOLD, WORKER, given_event, given_lease, settle_with
-from tests.processes import until_async
+from tests.processes import SECONDS, until_async
 from tests.stores.aging import backdate
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres.test_operator_races import Halt
@@ -57,7 +57,7 @@ async def test_retention_sees_what_was_opened_since_it_began(
     halt = Halt(monkeypatch, retaining, "lock_events")
 
     retaining_it = asyncio.ensure_future(other.retain(Stage.PAYLOADS, 0, limit=10, age=30 * DAY))
-    await asyncio.wait_for(halt.reached.wait(), 20)
+    await asyncio.wait_for(halt.reached.wait(), SECONDS)
     await store.open_generations([1], kind="replay", operator="ada", reason="again")
     halt.go.set()
     await retaining_it

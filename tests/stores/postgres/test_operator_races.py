@@ -18,7 +18,7 @@ from sendonce.stores.postgres import bulk, correcting, reconciling
 from sendonce.stores.selections import Selection
 from sendonce.stores.upkeep import Person, Stage
 from tests.given import given_event, given_lease, settle_with
-from tests.processes import until_async
+from tests.processes import SECONDS, until_async
 from tests.stores.aging import backdate
 from tests.stores.bulkwork import begun, step
 from tests.stores.databases import PostgresDatabase
@@ -71,7 +71,7 @@ async def meanwhile(
 ) -> list[object]:
     """Let the second come in while the first is halted, until it has to wait or is done; what both came to."""
     first = asyncio.ensure_future(halted)
-    await asyncio.wait_for(halt.reached.wait(), 20)
+    await asyncio.wait_for(halt.reached.wait(), SECONDS)
     second = asyncio.ensure_future(other)
     await until_async(lambda: second.done() or database.one(WAITING), "the second to be done, or to wait")
     halt.go.set()

@@ -9,7 +9,7 @@ import pytest
 
 from sendonce.stores.ports import Store
 from tests.given import HOLD, WORKER, given_event
-from tests.processes import until_async
+from tests.processes import SECONDS, until_async
 from tests.stores.databases import PostgresDatabase
 
 PARK = "select sendonce_park(array(select id from sendonce_deliveries), '{}', '{}', null)"
@@ -77,6 +77,6 @@ async def test_parking_never_waits_for_a_person_because_whoever_resumes_waits_fo
     with psycopg.connect(database.url) as person:
         person.execute(change)
 
-        started = await asyncio.wait_for(store.start(WORKER, 10, HOLD), timeout=20)
+        started = await asyncio.wait_for(store.start(WORKER, 10, HOLD), timeout=SECONDS)
 
         assert (started.lease, started.parked) == (None, 0), "it is left as it is until the person is done"

@@ -28,7 +28,7 @@ from tests.stores.postgres import million
 from tests.stores.postgres.everything import do_everything, opened, publish
 from tests.stores.postgres.plans import Mode, plan_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SQL = load("sendonce.stores.postgres") | queries("postgres")
 NAMES = {text: name for name, text in QUERIES.items()} | {

@@ -20,6 +20,7 @@ from sendonce.stores.ports import Store
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.upkeep import Person, Stage
 from tests.given import given_event, given_lease, settle_with
+from tests.processes import SECONDS
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres.roles import Roles, granted_roles
@@ -75,7 +76,7 @@ async def test_M13_whoever_opens_a_generation_is_not_waited_for_and_loses_nothin
     with psycopg.connect(database.url) as person:
         person.execute("select id from sendonce_deliveries where id = %s for update", (delivery_id,))
         person.execute(NEXT, (delivery_id,))
-        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 20)
+        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), SECONDS)
     again = await store.retain(stage, 0, limit=10, age=NOW)
 
     await store.close()
@@ -92,7 +93,7 @@ async def test_M13_what_somebody_holds_is_left_for_another_time(database: Postgr
 
     with psycopg.connect(database.url) as person:
         person.execute("select id from sendonce_deliveries where id = %s for update", (delivery_id,))
-        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), 20)
+        step = await asyncio.wait_for(store.retain(stage, 0, limit=10, age=NOW), SECONDS)
 
     await store.close()
     assert step.events == 0

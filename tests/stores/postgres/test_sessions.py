@@ -16,7 +16,7 @@ from sendonce.stores.postgres.lanes import opened
 from sendonce.stores.postgres.store import PostgresStore
 from sendonce.stores.records import Filter
 from tests.given import HOLD, POLICY, given_lease, settle_with
-from tests.processes import Process, sendonce
+from tests.processes import SECONDS, Process, sendonce
 from tests.servers.postgres import Server
 from tests.stores.databases import PostgresDatabase
 from tests.stores.postgres.pooler import Pooler
@@ -153,7 +153,7 @@ async def test_behind_a_pooler_nothing_conflicts_and_no_session_is_changed(
 
 async def waiting(database: PostgresDatabase) -> None:
     asked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SECONDS):
         while not await asyncio.to_thread(database.one, asked):
             await asyncio.sleep(0)
 

@@ -16,6 +16,7 @@ from sendonce.stores.sqlite import files
 from sendonce.stores.sqlite.lanes import Transaction
 from sendonce.stores.sqlite.store import SqliteStore
 from tests.given import HOLD, WORKER, expire, given_due_deliveries, given_due_delivery, given_lease, settle_with
+from tests.processes import SECONDS
 from tests.stores.databases import SqliteDatabase
 
 # Takes the write lock, says so, and holds it until it is told to go.
@@ -38,7 +39,7 @@ def locked_by_another_process(database: SqliteDatabase) -> Iterator[None]:
     try:
         yield
     finally:
-        process.communicate(b"go\n", timeout=30)
+        process.communicate(b"go\n", timeout=SECONDS)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ async def test_reads_do_not_wait_for_the_stores_own_writer(database: SqliteDatab
 
     def hold(_: sqlite3.Connection) -> None:
         loop.call_soon_threadsafe(begun.set)
-        asyncio.run_coroutine_threadsafe(go.wait(), loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(go.wait(), loop).result(timeout=SECONDS)
 
     given_due_delivery(database)
     writing = asyncio.ensure_future(store.transact(hold))

@@ -13,6 +13,7 @@ from sendonce.stores.migrations import available
 from sendonce.stores.sqlite import migrator
 from sendonce.stores.sqlite.lanes import PACKAGE
 from sendonce.stores.sqlite.store import SqliteStore
+from tests.processes import SECONDS
 from tests.stores.databases import SqliteDatabase
 
 ALL = [each.name for each in available(PACKAGE)]
@@ -56,7 +57,7 @@ def test_two_processes_migrating_at_once_apply_once(tmp_path: Path, round: int) 
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    answers = [process.communicate(timeout=30)[0].strip() for process in processes]
+    answers = [process.communicate(timeout=SECONDS)[0].strip() for process in processes]
 
     assert sorted(answers) == [str(ALL), "[]", "[]"]
 
