@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any, Self
 
-from tests.processes import SECONDS, Process
+from tests.processes import SECONDS, Process, until
 
 _WHERE = re.compile(
     r"^listening on (?P<url>http://\S+?)(?:, smtp://(?P<smtp>\S+?))?, control http://(?P<control>\S+)$", re.MULTILINE
 )
+
+STILL = 5
 
 
 class Provider(Process):
@@ -65,6 +67,16 @@ class Provider(Process):
             if name.startswith(path):
                 whole = {each: whole.get(each, 0) + amount for each, amount in totals.items()}
         return whole
+
+    def caught_up(self) -> None:
+        """Return when it has taken what had been sent to it: when several questions in a row find nothing new."""
+        heard: list[dict[str, int]] = []
+
+        def is_still() -> bool:
+            heard.append(self.totals())
+            return len(heard) > STILL and all(each == heard[-1] for each in heard[-STILL:])
+
+        until(is_still, "the provider to have taken everything")
 
     def last(self) -> list[dict[str, Any]]:
         """The last that arrived, whole: method, path, token, attempt, headers, body."""

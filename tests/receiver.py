@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
+from tests.processes import SECONDS
+
 _LOOK_SECONDS = 0.01
 
 
@@ -27,7 +29,8 @@ Answer = Callable[[Arrival], web.Response]
 
 
 class Receiver:
-    """Counts what really arrived. `delay` is how long it thinks before it answers, which it does not while `is_held`.
+    """Counts what really arrived. `delay` is how long it thinks before it answers, which it does not while `is_held`,
+    nor when it has answered as many as `most`.
 
     `answered` names what it has said yes to while the sender was still there: nobody may call anything else delivered.
     """
@@ -35,6 +38,7 @@ class Receiver:
     def __init__(self, *, delay: float = 0.0, answer: Answer | None = None) -> None:
         self.delay = delay
         self.is_held = False
+        self.most: int | None = None
         self.answer = answer or (lambda arrival: web.Response(text="ok"))
         self.arrivals: list[Arrival] = []
         self.answered: set[str] = set()
@@ -46,14 +50,14 @@ class Receiver:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._ready.result(timeout=50)
+        self._ready.result(timeout=SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         ended = self._ended
         if ended is not None:
             self._loop.call_soon_threadsafe(ended.set)
-        self._thread.join(timeout=50)
+        self._thread.join(timeout=SECONDS)
 
     def times(self) -> Counter[str]:
         """How often each path was reached."""
@@ -97,7 +101,7 @@ class Receiver:
         self.arrivals.append(arrival)
         if self.delay:
             await asyncio.sleep(self.delay)
-        while self.is_held:
+        while self.is_held or (self.most is not None and len(self.answered) >= self.most):
             await asyncio.sleep(_LOOK_SECONDS)
         if request.transport is not None and not request.transport.is_closing():
             self.answered.add(arrival.path)

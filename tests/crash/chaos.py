@@ -25,6 +25,8 @@ from tests.servers.accounts import FOLDER
 from tests.servers.runs import Run
 
 PROGRESS_SECONDS = 10.0
+# A run goes on until what so many seconds should bring is recorded, however slow the machine is.
+LEAST = 2
 BACKLOG_SECONDS = 60.0
 DRAIN_SECONDS = 600.0
 REST = (2.0, 6.0)
@@ -118,11 +120,15 @@ def watch(stage: Stage, monkeys: list[Monkey], recoveries: Recoveries, started: 
     """Say every few seconds how it goes, and have the publishers wait when they are too far ahead."""
     say_at = time.monotonic() + PROGRESS_SECONDS
     last_seen, last_at = 0, started
-    while time.monotonic() < ends and not any(monkey.error for monkey in monkeys):
+    amount: int | None
+    newest = 0
+    while (time.monotonic() < ends or newest <= LEAST * stage.rate) and not any(monkey.error for monkey in monkeys):
+        assert time.monotonic() < ends + DRAIN_SECONDS, f"only {newest} deliveries were recorded"
         time.sleep(1.0)
         stage.check()
-        amount: int | None = None
+        amount = None
         with suppress(*DOWN):
+            newest = stage.last_delivery()
             amount, oldest = stage.open_deliveries()
             recoveries.look(oldest)
             if amount > BACKLOG_SECONDS * stage.rate:

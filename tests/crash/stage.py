@@ -29,7 +29,7 @@ WORKERS = 2
 LEASE_SECONDS = 5
 DOWN = (psycopg.OperationalError, sqlite3.OperationalError)
 POLICY = {
-    "max_attempts": 10_000, "first_delay": "200ms", "longest_delay": "2s", "jitter": 0.5, "timeout": "2s",
+    "max_attempts": 10_000, "first_delay": "200ms", "longest_delay": "2s", "jitter": 0.5,
     "doubt_wait": "500ms",
 }  # fmt: skip
 _COULD_NOT_BEGIN = "^sendonce: (PostgreSQL|SQLite) cannot answer now"
@@ -44,7 +44,11 @@ select count(*), coalesce(min(id), 0) from (
 
 
 class Stage:
-    """`server` and `proxy` are there on PostgreSQL only; as "pgbouncer" it is reached through that."""
+    """`lease` and `timeout` are the workers'. `server` and `proxy` are there on PostgreSQL only; as "pgbouncer" it is
+    reached through that.
+    """
+
+    lease, timeout = f"{LEASE_SECONDS}s", "2s"
 
     def __init__(self, kind: str, folder: Path, *, rate: float, seed: int, concurrency: int) -> None:
         self.kind, self.folder, self.rate, self.seed = kind, folder, rate, seed
@@ -78,6 +82,9 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            for which, worker in enumerate(self.workers):
+                error.add_note(f"worker {which} said:\n{worker.said}")
         self._stack.close()
 
     def restart_worker(self, which: int) -> None:
@@ -122,7 +129,7 @@ class Stage:
     def stop_publishing(self) -> None:
         (self.folder / "stop").touch()
         for publisher in self.publishers:
-            publisher.ended(60)
+            publisher.ended()
 
     def check(self) -> None:
         """Nobody may end but by the monkey's hand.
@@ -153,6 +160,11 @@ class Stage:
         with self.halting:  # nobody looks into a file that is being restored
             [[amount, oldest]] = self.database.execute(_OPEN.format(deliveries=source[0], value=source[1]))
         return amount, oldest
+
+    def have_begun(self) -> bool:
+        """Whether all workers have all their connections: their lease keepers, which open theirs last, have spoken."""
+        begun = self.database.one("select count(*) from sendonce_workers where seen_at > started_at")
+        return bool(begun >= WORKERS)
 
     def last_delivery(self) -> int:
         """The id of the newest one."""
@@ -185,9 +197,9 @@ class Stage:
 
     def _worker(self, which: int) -> Process:
         return sendonce(
-            "worker", "--config", str(self.folder / "sendonce.toml"), "--lease", f"{LEASE_SECONDS}s",
+            "worker", "--config", str(self.folder / "sendonce.toml"), "--lease", self.lease,
             "--state", str(self.folder / f"worker-{which}.state"),
-            "--concurrency", str(self._concurrency), "--policy", json.dumps(POLICY),
+            "--concurrency", str(self._concurrency), "--policy", json.dumps({**POLICY, "timeout": self.timeout}),
             database=self._url, environment={"SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"},
         )  # fmt: skip
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from tests.crash.accounts import PATIENT, settle_accounts, url_of, worker
-from tests.processes import Process
+from tests.crash.accounts import settle_accounts, url_of, worker
+from tests.processes import Process, until
 from tests.receiver import Receiver
 from tests.stores.databases import Database
 
@@ -33,7 +33,7 @@ def send_commit():
         pass
     die()
 
-connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=20) if is_sqlite else psycopg.connect(url)
+connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=200) if is_sqlite else psycopg.connect(url)
 connection.execute("create table if not exists memos (number integer)")
 connection.commit()
 while True:
@@ -68,7 +68,7 @@ def check_that_events_are_where_rows_are(database: Database, receiver: Receiver,
     """How many there are; all of them are delivered then."""
     memos = {row[0] for row in database.execute("select number from memos")}
     assert {int(row["key"]) for row in database.rows("events")} == memos
-    with worker(database, "--until-idle", **PATIENT) as here:
+    with worker(database, "--until-idle") as here:
         assert here.ended() == 0
     assert not settle_accounts(database, receiver, len(memos), title=title).repeated.total()
     return len(memos)
@@ -91,9 +91,7 @@ def test_killed_at_random_it_leaves_whole_transactions_only(database: Database, 
     for number in range(KILLS):
         with application(database, receiver, first=number * 1_000_000, each=3) as killed:
             wanted = rng.randint(1, 40)
-            killed.says("committed")
-            while killed.count("committed") < wanted:
-                assert killed.is_running
+            until(lambda: killed.count("committed") >= wanted, f"{wanted} commits")  # noqa: B023
             killed.kill()
     there = check_that_events_are_where_rows_are(database, receiver, f"application killed {KILLS} times at random")
 

@@ -9,7 +9,7 @@ from tests.stores.bulkwork import given_many_dead_letters
 from tests.stores.databases import Database
 
 # The second time it has not even begun to go on.
-KILLED_AT = (0.2, 0.2, 0.6)
+KILLED_AT = (0.1, 0.1, 0.3)
 PROGRESS = "select affected from sendonce_operations where filter is not null"
 
 
@@ -29,7 +29,7 @@ def affected(database: Database) -> int:
 
 def wait_for(database: Database, process: Process, amount: float) -> None:
     """Until so much is done. One that has ended by itself is not waited for: it says why."""
-    until(lambda: affected(database) >= amount or not process.is_running, f"{amount:g} to be done", 50)
+    until(lambda: affected(database) >= amount or not process.is_running, f"{amount:g} to be done")
     assert affected(database) >= amount, f"it ended by itself with {process.ended()}: {process.said}"
 
 
@@ -50,7 +50,7 @@ def kill_and_resume(database: Database, amount: int, rate: str) -> None:
             database.execute("update sendonce_operations set rate = 1000000 where id = 1")
         process = resume(database)
     with process:
-        assert process.ended(50) == 0, process.said
+        assert process.ended() == 0, process.said
 
     assert database.execute("select state, looked, affected, skipped from sendonce_operations where id = 1") == [
         ("done", amount, amount, 0)
@@ -65,19 +65,18 @@ def kill_and_resume(database: Database, amount: int, rate: str) -> None:
 @pytest.mark.sqlite_later
 @pytest.mark.slow
 def test_killed_in_the_middle_it_skips_none_and_doubles_none(database: Database) -> None:
-    # One step a second: when it is killed, what is left would take it seconds more.
-    kill_and_resume(database, 4_000, "500/s")
+    # One step a second: when it is killed, what is left would take it ten seconds more.
+    kill_and_resume(database, 8_000, "500/s")
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_a_hundred_thousand_killed_in_the_middle(database: Database) -> None:
     kill_and_resume(database, 100_000, "1000000/s")
 
 
 @pytest.mark.slow
 def test_workers_go_on_sending_meanwhile(database: Database) -> None:
-    given_many_dead_letters(database, 300)
+    given_many_dead_letters(database, 3_000)
     with worker(database) as sending:
         sending.says("slots; channels")
         with requeue_all(database, "50/s") as operation:
@@ -87,7 +86,7 @@ def test_workers_go_on_sending_meanwhile(database: Database) -> None:
                 lambda: database.one("select status from sendonce_deliveries where id = ?", fresh) == "Completed",
                 "what is due to be sent",
             )
-            assert affected(database) < 300, "the operation was still going on"
+            assert affected(database) < 3_000, "the operation was still going on"
             until(lambda: database.one(
                 "select count(*) from sendonce_deliveries where generation = 1 and status = 'Completed'"
             ) >= 50, "what was requeued to be sent")  # fmt: skip

@@ -11,7 +11,6 @@ SECONDS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 @pytest.mark.sqlite_later
 def test_a_short_run(database: str, tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ def test_a_short_run(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.more
 @pytest.mark.postgres
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1800)
 def test_a_minute_behind_pgbouncer(tmp_path: Path) -> None:
     plan = Plan(database="pgbouncer", minutes=1, rate=150, seed=7, concurrency=30, rest=(1.5, 4.0))
 
@@ -38,7 +37,7 @@ def test_a_minute_behind_pgbouncer(tmp_path: Path) -> None:
 
 
 @pytest.mark.more
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_a_minute_with_operators_at_work(database: str, tmp_path: Path) -> None:
     """Every verb that people have, and backups restored, while everything breaks."""

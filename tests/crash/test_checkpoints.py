@@ -11,12 +11,14 @@ from sendonce.checkpoints import MIGRATING, POINTS
 from sendonce.stores.ports import Store
 from tests.conformance.test_crashes import AROUND_A_QUESTION
 from tests.crash import killing
-from tests.crash.accounts import HEIR, all_completed, in_flight, publish, settle_accounts, worker
+from tests.crash.accounts import Limits, all_completed, end_leases, in_flight, publish, settle_accounts, worker
 from tests.processes import ROOT
 from tests.receiver import Receiver
 from tests.stores.databases import Database
 
 AMOUNT = 40
+# It renews its leases after a quarter of their time, and loses none before it dies.
+VICTIM = Limits(lease="12s", timeout="9s")
 BEFORE_THE_WIRE = {"worker.after_claim"}
 PASSES = {"sender.before_send": 7, "sender.after_send": 7, "keeper.before_expire": 4}
 
@@ -39,15 +41,18 @@ def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Rec
     asyncio.run(claimed_by_nobody(database))
     orphans = in_flight(database)
     receiver.delay = 0.25
+    receiver.most = AMOUNT * 3 // 4  # so that there is something left to die for
 
     environment = {killing.POINT: point, killing.PASS: str(PASSES.get(point, 1))}
     app = f"{killing.__name__}:channels"
-    with worker(database, "--concurrency", "8", "--app", app, timeout="1500ms", environment=environment) as victim:
+    with worker(database, "--concurrency", "8", "--app", app, environment=environment, **VICTIM) as victim:
         assert victim.ended() == -signal.SIGKILL
     lost = in_flight(database)
+    end_leases(database)
+    receiver.most = None
     arrived_before = set(receiver.times())
     receiver.delay = 0.0
-    with worker(database, "--concurrency", "20", **HEIR) as heir:
+    with worker(database, "--concurrency", "20") as heir:
         took = all_completed(database, AMOUNT)
         heir.says("slots; channels")
         heir.send(signal.SIGTERM)

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 HOUR = 3600
 EACH = 20
 # As by default, doubt waits for longer than a send may take: who asks about a send does not ask in the middle of it.
-PATIENT: dict[str, Any] = {"timeout": "1s", "doubt_wait": "2500ms"}
+PATIENT: dict[str, Any] = {"timeout": "8s", "doubt_wait": "10s"}
 # On PostgreSQL nothing comes into doubt, so that nobody has to wait for it.
-MORE_PATIENT: dict[str, Any] = {"timeout": "10s", "doubt_wait": "12s"}
+MORE_PATIENT: dict[str, Any] = {"timeout": "60s", "doubt_wait": "70s"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def scene(database: Database, provider: Provider, tmp_path: Path) -> Iterator[Sc
 
 def worker(scene: Scene, slots: int, environment: dict[str, str] | None = None) -> Process:
     if isinstance(scene.database, PostgresDatabase):
-        return scene.worker("--concurrency", str(slots), "--lease", "20s", environment=environment, **MORE_PATIENT)
+        return scene.worker("--concurrency", str(slots), "--lease", "120s", environment=environment, **MORE_PATIENT)
     return scene.worker("--concurrency", str(slots), environment=environment, **PATIENT)
 
 
@@ -109,9 +109,9 @@ def test_a_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_pat
 
 def test_a_send_whose_lease_ends_early_is_asked_about_when_it_must_be_over(scene: Scene) -> None:
     """As when a clock jumps ahead: however short `doubt_wait` is, nobody asks, and is told no, in the middle of it."""
-    hasty: dict[str, Any] = {"timeout": "4s", "doubt_wait": "50ms"}
+    hasty: dict[str, Any] = {"timeout": "10s", "doubt_wait": "50ms"}
     for below in (scene.asked, scene.recognised):
-        scene.provider.control(slow="2s", path=below)
+        scene.provider.control(slow="4s", path=below)
 
     with scene.worker("--lease", "30s", **hasty):
         until(lambda: sum(row["status"] == "InProgress" for row in scene.deliveries()) >= EACH, "sends on their way")

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from tests.crash.accounts import EXPIRED, HEIR, PATIENT, all_completed, end_leases, in_flight, publish, worker
+from tests.crash.accounts import EXPIRED, all_completed, end_leases, in_flight, publish, worker
 from tests.processes import Process, until
 from tests.receiver import Receiver
 from tests.stores.databases import Database, SqliteDatabase
@@ -40,13 +40,13 @@ def test_late_results_are_kept_and_nothing_is_completed_twice(database: Database
     publish(database, receiver, AMOUNT)
     receiver.is_held = True
 
-    with worker(database, "--concurrency", str(SLOTS), **PATIENT) as frozen:
+    with worker(database, "--concurrency", str(SLOTS)) as frozen:
         until(lambda: len(receiver.arrivals) >= SLOTS and len(in_flight(database)) >= SLOTS, "full slots")
         freeze(frozen, database)
         held = in_flight(database)
         end_leases(database)
         receiver.is_held = False
-        with worker(database, "--concurrency", "20", **HEIR) as heir:
+        with worker(database, "--concurrency", "20") as heir:
             all_completed(database, AMOUNT)
             frozen.send(signal.SIGCONT)
             until(lambda: len(database.rows("findings")) >= len(held), "the late results")

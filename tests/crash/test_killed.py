@@ -8,7 +8,6 @@ from contextlib import ExitStack
 import pytest
 
 from tests.crash.accounts import (
-    HEIR,
     all_completed,
     end_leases,
     id_of,
@@ -35,7 +34,7 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
     receiver.delay = 0.1
     lost: set[int] = set()
     with ExitStack() as stack:
-        crew = [stack.enter_context(worker(database, "--concurrency", str(SLOTS), **HEIR)) for _ in range(2)]
+        crew = [stack.enter_context(worker(database, "--concurrency", str(SLOTS))) for _ in range(2)]
         for number in range(kills):
             which = rng.randrange(2)
             victim = id_of(crew[which])
@@ -47,7 +46,7 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
             assert len(now - lost) <= MOST_IN_FLIGHT
             lost |= now
             end_leases(database, victim)
-            crew[which] = stack.enter_context(worker(database, "--concurrency", str(SLOTS), **HEIR))
+            crew[which] = stack.enter_context(worker(database, "--concurrency", str(SLOTS)))
         took = all_completed(database, kills * EACH)
     title = f"{url_of(database).partition(':')[0]}: one of two workers killed {kills} times"
     return settle_accounts(database, receiver, kills * EACH, lost, title=title, took=took)
@@ -55,7 +54,6 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
 
 @pytest.mark.sqlite_later
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Database, receiver: Receiver) -> None:
     report = kill_at_random(database, receiver, random.Random(7), kills=5)
 

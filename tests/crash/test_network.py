@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from sendonce import Outbox
-from tests.crash.accounts import PATIENT, all_completed, completed, publish, settle_accounts, worker
+from tests.crash.accounts import Limits, all_completed, completed, publish, settle_accounts, worker
 from tests.crash.proxy import Proxy
 from tests.processes import until
 from tests.receiver import Receiver
@@ -17,7 +17,9 @@ from tests.stores.databases import Database, PostgresDatabase
 pytestmark = pytest.mark.slow
 
 AMOUNT = 200
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 4
+SLOTS = 5
+TIMEOUT_SECONDS = 5
 Trouble = Callable[[Proxy], None]
 
 
@@ -50,6 +52,10 @@ def unanswered(proxy: Proxy) -> None:
     until(lambda: proxy.cuts >= before + 6, "six answers to be cut")
 
 
+def unsure(database: Database) -> int:
+    return int(database.one("select count(*) from sendonce_attempts where outcome = 'Unknown'"))
+
+
 def have_begun(database: Database, amount: int) -> bool:
     """Whether so many workers have all their connections: their lease keepers, which open theirs last, have spoken."""
     return bool(database.one("select count(*) from sendonce_workers where seen_at > started_at") == amount)
@@ -75,7 +81,9 @@ def test_between_worker_and_database(
     publish(database, receiver, AMOUNT)
     receiver.delay = 0.05
 
-    with worker(by_proxy, "--concurrency", "5") as cut_off, worker(database, "--concurrency", "5") as other:
+    limits = Limits(lease=f"{LEASE_SECONDS}s", timeout="3s")
+
+    with worker(by_proxy, "--concurrency", "5", **limits) as cut_off, worker(database, "--concurrency", "5") as other:
         until(lambda: completed(database) >= 20 and have_begun(database, 2), "both to be at work")
         trouble(proxy)
         took = all_completed(database, AMOUNT)
@@ -95,16 +103,16 @@ def test_an_application_that_was_not_told_of_its_commit_can_publish_again(
         publish(by_proxy, receiver, 10)
     with by_proxy.connection() as connection:
         again = Outbox().publish(connection, "memo.created", {"memo": 0}, key="memo-0", to=f"{receiver.url}/0")
-    with worker(database, "--until-idle", **PATIENT) as here:
+    with worker(database, "--until-idle") as here:
         assert here.ended() == 0
 
     assert (again.duplicate, again.deliveries) == (True, 0)
     assert not settle_accounts(database, receiver, 10, title="COMMIT without an answer").repeated.total()
 
 
-@pytest.mark.parametrize("trouble", [cut, silent_and_cut])
+@pytest.mark.parametrize("is_silent", [False, True], ids=["cut", "silent_and_cut"])
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_between_worker_and_receiver(database: Database, receiver: Receiver, trouble: Trouble) -> None:
+def test_between_worker_and_receiver(database: Database, receiver: Receiver, is_silent: bool) -> None:
     parts = urlsplit(receiver.url)
     assert parts.hostname
     assert parts.port
@@ -112,15 +120,22 @@ def test_between_worker_and_receiver(database: Database, receiver: Receiver, tro
 
     with Proxy(parts.hostname, parts.port) as proxy:
         publish(database, receiver, AMOUNT, url=f"http://127.0.0.1:{proxy.port}")
-        with worker(database, "--concurrency", "5") as here:
+        with worker(database, "--concurrency", str(SLOTS), timeout=f"{TIMEOUT_SECONDS}s") as here:
+            receiver.most = AMOUNT // 2  # however late we look, there is work left
             until(lambda: completed(database) >= 20, "some work")
             receiver.is_held, begun, before = True, time.monotonic(), len(receiver.arrivals)
+            receiver.most = None
             until(lambda: len(receiver.arrivals) > before, "something in flight that is not answered")
-            trouble(proxy)
+            if is_silent:
+                proxy.silence()
+                until(lambda: unsure(database) >= SLOTS, "sends that time out")
+                proxy.speak(forget=True)
+            else:
+                cut(proxy)
             receiver.is_held = False
-            rounds = 2 + int(time.monotonic() - begun)  # a send times out after a second
+            rounds = 2 + int((time.monotonic() - begun) / TIMEOUT_SECONDS)
             took = all_completed(database, AMOUNT)
 
-    report = settle_accounts(database, receiver, AMOUNT, title=f"worker and receiver: {trouble.__name__}", took=took)
-    assert 0 < report.in_doubt <= 5 * rounds, "what was on its way, in each of the rounds that time out"
+    report = settle_accounts(database, receiver, AMOUNT, title=f"worker and receiver: {is_silent=}", took=took)
+    assert 0 < report.in_doubt <= SLOTS * rounds, "what was on its way, in each of the rounds that time out"
     assert here.count("Traceback") == 0

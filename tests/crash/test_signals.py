@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.crash.accounts import HEIR, PATIENT, all_completed, completed, in_flight, publish, worker
+from tests.crash.accounts import all_completed, completed, in_flight, publish, worker
 from tests.processes import until
 from tests.receiver import Receiver
 from tests.stores.databases import Database
@@ -16,7 +16,7 @@ def test_it_finishes_what_is_in_flight(database: Database, receiver: Receiver, o
     publish(database, receiver, 20)
     receiver.is_held = True
 
-    with worker(database, "--concurrency", "4", **PATIENT) as here:
+    with worker(database, "--concurrency", "4") as here:
         until(lambda: len(receiver.arrivals) >= 4, "four in flight")
         here.send(order)
         here.says("stopping: 4 in flight")
@@ -33,12 +33,12 @@ def test_what_outlasts_the_grace_period_is_in_doubt_and_sent_again_later(
     publish(database, receiver, 3)
     receiver.is_held = True
 
-    with worker(database, "--concurrency", "4", "--grace", "100ms", **HEIR) as here:
+    with worker(database, "--concurrency", "4", "--grace", "100ms") as here:
         until(lambda: len(receiver.arrivals) >= 3, "three in flight")
         here.send(signal.SIGTERM)
         assert here.ended() == 0
     receiver.is_held = False
-    with worker(database, **HEIR):
+    with worker(database):
         all_completed(database, 3)
 
     assert here.count("stopped: 3 finished, 3 in doubt") == 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.crash import filling
 from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
-from tests.processes import Process, until
+from tests.processes import SECONDS, Process, until
 from tests.receiver import Receiver
 from tests.stores.databases import Database, SqliteDatabase
 
@@ -24,7 +24,7 @@ Trouble = Callable[[Process, SqliteDatabase], None]
 
 def locked(process: Process, database: SqliteDatabase) -> None:
     """Hold the file's lock until the worker complains."""
-    with closing(sqlite3.connect(database.path, timeout=10, isolation_level=None)) as other:
+    with closing(sqlite3.connect(database.path, timeout=SECONDS, isolation_level=None)) as other:
         other.execute("begin immediate")
         process.says("SQLite cannot answer now: another process is writing")
         other.execute("rollback")
@@ -78,8 +78,10 @@ def test_the_worker_waits_and_goes_on(database: Database, receiver: Receiver, tr
     with worker(
         database, "--concurrency", "5", "--app", f"{filling.__name__}:channels", environment=environment
     ) as here:
+        receiver.most = AMOUNT // 2  # however late we look, there is work left
         until(lambda: completed(database) >= 15, "some work")
         trouble(here, database)
+        receiver.most = None
         took = all_completed(database, AMOUNT)
         here.send(signal.SIGTERM)
         assert here.ended() == 0
