@@ -29,7 +29,7 @@ from tests.servers.postgres import Server
 from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.stores.postgres.roles import granted_roles
 
-POLICY = {"first_delay": "20ms", "longest_delay": "50ms", "jitter": 0}
+POLICY = {"first_delay": "20ms", "longest_delay": "50ms", "jitter": 0, "timeout": "40s"}
 COLUMNS = (
     "id", "memo_id", "event_type", "payload", "recipient_email", "notification_type", "status", "retry_count",
     "last_attempt_at", "sent_at", "error_message", "idempotency_key", "meta_created_at", "meta_updated_at",
@@ -157,6 +157,7 @@ def environment(provider: Provider) -> dict[str, str]:
         "MEMO_CHAT_URL": f"{provider.url.replace('http:', 'json:')}/chat/{{address}}",
         "SENDONCE_POLICY": json.dumps(POLICY),
         "SENDONCE_WORKER_POLL": "50ms",
+        "SENDONCE_WORKER_LEASE": "60s",
     }
 
 

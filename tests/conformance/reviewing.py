@@ -14,7 +14,7 @@ import psycopg
 from sendonce.cli import main
 from tests.apps.service import Answer, Service, running
 from tests.cli.workbench import Ran
-from tests.crash.accounts import url_of
+from tests.crash.accounts import end_doubt_waits, url_of
 from tests.processes import until
 from tests.provider import Provider
 from tests.stores.databases import Database
@@ -27,14 +27,14 @@ _numbers = count(1)
 
 _SETTINGS = """
 [worker]
-lease = "2s"
+lease = "60s"
 poll = "20ms"
 
 [policy]
 first_delay = "100ms"
 longest_delay = "1s"
 jitter = 0
-timeout = "500ms"
+timeout = "10s"
 doubt_wait = "100ms"
 
 [http.provider]
@@ -148,12 +148,14 @@ class Changelist:
         job: dict[str, Any] = answer.body
         return job
 
-    def done(self, job_id: int) -> dict[str, Any]:
+    def done(self, job_id: int, *, has_no_doubt_wait: bool = False) -> dict[str, Any]:
         """The job when it is not in progress any more."""
         job: dict[str, Any] = {}
 
         def is_done() -> bool:
-            answer = self._reviews.service.get(f"/review-jobs/{job_id}?wait=10")
+            if has_no_doubt_wait:
+                end_doubt_waits(self._reviews.database)
+            answer = self._reviews.service.get(f"/review-jobs/{job_id}?wait={1 if has_no_doubt_wait else 10}")
             assert answer.status == 200, answer
             job.update(answer.body)
             return bool(job["status"] != "in_progress")

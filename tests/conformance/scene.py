@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.workbench import Ran, run
-from tests.crash.accounts import end_leases, url_of
+from tests.crash.accounts import end_doubt_waits, end_leases, url_of
 from tests.processes import Process, sendonce, until
 from tests.provider import Provider
 from tests.stores.databases import Database
 
-POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "500ms", "doubt_wait": "100ms"}
+POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "20s", "doubt_wait": "100ms"}
 CLOSED = ("Completed", "DeadLettered")
 LOOK_UPS = "/deliveries/"
 _numbers = count(1)
@@ -57,32 +57,45 @@ class Scene:
             self.database.publish("review.done", {"review": number}, key=key, to=self.to(f"{below}/{number}"))
 
     def worker(self, *options: str, environment: dict[str, str] | None = None, **policy: object) -> Process:
-        """A real worker process with short leases and short delays."""
+        """A real worker process with short delays. However busy the machine is, it loses no lease, and waits for
+        every answer that comes."""
         return sendonce(
-            "worker", "--config", str(self._folder / "sendonce.toml"), "--lease", "2s", "--poll", "50ms",
+            "worker", "--config", str(self._folder / "sendonce.toml"), "--lease", "60s", "--poll", "50ms",
             "--policy", json.dumps(POLICY | policy), *options,
             database=url_of(self.database), environment=environment,
         )  # fmt: skip
 
     def victim(self, *options: str, environment: dict[str, str] | None = None) -> Process:
         """A worker that will die: however slow the machine is, before its sends time out and its lease is over."""
-        return self.worker(*options, "--lease", "20s", environment=environment, timeout="10s")
+        return self.worker(*options, "--lease", "120s", environment=environment, timeout="60s")
 
     def end_leases(self) -> None:
-        """Let the time be over that every lease has: whoever had them is dead or frozen and renews none."""
+        """Let the time be over that every lease has: whoever had them is dead or frozen and renews none.
+
+        What they sent has arrived by then.
+        """
+        self.provider.caught_up()
         end_leases(self.database)
 
-    def work(self, *options: str, environment: dict[str, str] | None = None, **policy: object) -> Process:
-        """Run a worker until everything is completed or given up."""
+    def work(
+        self, *options: str, environment: dict[str, str] | None = None, is_heir: bool = False, **policy: object
+    ) -> Process:
+        """Run a worker until everything is completed or given up. An heir need not wait before it asks about what is
+        in doubt: whoever sent that is dead or frozen."""
         with self.worker(*options, environment=environment, **policy) as worker:
-            self.until_closed()
+            self.until_closed(has_no_doubt_wait=is_heir)
             worker.send(signal.SIGTERM)
             # Where nothing was left to do it may be told to stop before it listens to signals.
             assert worker.ended() in (0, -signal.SIGTERM)
         return worker
 
-    def until_closed(self) -> None:
-        until(lambda: {row["status"] for row in self.deliveries()} <= {*CLOSED}, "the end of all deliveries", 40)
+    def until_closed(self, *, has_no_doubt_wait: bool = False) -> None:
+        def are_closed() -> bool:
+            if has_no_doubt_wait:
+                end_doubt_waits(self.database)
+            return {row["status"] for row in self.deliveries()} <= {*CLOSED}
+
+        until(are_closed, "the end of all deliveries")
 
     def run(self, *arguments: str) -> Ran:
         """A command of the operator's."""

@@ -38,7 +38,7 @@ from tests.conformance.memos import (
 )
 from tests.crash.accounts import url_of
 from tests.given import given_lease, settle_with
-from tests.processes import until
+from tests.processes import SECONDS, until
 from tests.provider import Provider
 from tests.stores.databases import REFUSED, PostgresDatabase, SqliteDatabase
 
@@ -194,14 +194,14 @@ async def test_M4_what_others_have_locked_is_skipped_and_not_waited_for(memos: M
     with psycopg.connect(memos.database.url) as one, psycopg.connect(memos.database.url) as other:
         assert [row[2] for row in one.execute(CLAIM, [1])] == ["a@example.com"], "the document's own statement"
         assert [row[2] for row in other.execute(CLAIM, [1])] == ["b@example.com"]
-        lease = await asyncio.wait_for(given_lease(store), 5)
+        lease = await asyncio.wait_for(given_lease(store), SECONDS)
         assert [claim.destination for claim in lease.claims] == ["mailto:c@example.com"]
     await memos.database.close()
 
 
 def test_M5_a_mail_that_is_being_sent_says_so_and_since_when(app: RunningMemos) -> None:
     to = address("slow")
-    app.provider.control(slow="1s", path=f"mailto:{to}")
+    app.provider.control(slow="5s", path=f"mailto:{to}")
 
     memo = app.write(to)
     [mail] = memo["messages"]
@@ -361,7 +361,7 @@ async def test_M11_a_worker_runs_on_a_timer_and_for_long_and_in_several_replicas
         until(lambda: one.count("slots") and two.count("slots"), "both workers to have begun")
         for number in range(4):
             await memos.create(a_memo(*(f"m{number}r{each}@example.com" for each in range(10))))
-        until(lambda: set(memos.statuses()) == {"SENT"}, "all mails", 40)
+        until(lambda: set(memos.statuses()) == {"SENT"}, "all mails")
         for each in (one, two):
             each.send(signal.SIGTERM)
             assert each.ended() == 0

@@ -191,7 +191,7 @@ def test_W7_W17_the_orchestrators_role_touches_no_event_subscription_or_lease_an
 
 def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webhooks, tenant: Tenant) -> None:
     tenant.endpoint()
-    tenant.behave(fail="503:first:1", late="1s")
+    tenant.behave(fail="503:first:1", late="5s")
     event_id = tenant.publish()
     delivery_id = tenant.delivery(event_id)["id"]
     until(lambda: webhooks.jobs(delivery_id)[1:] == ["Leased"], "the second attempt")

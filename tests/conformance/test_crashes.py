@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 EACH = 5
 AMOUNT = 2 * EACH
-LEASE_SECONDS = 2
+LEASE_SECONDS = 6
 AROUND_A_QUESTION = ("sender.before_look_up", "sender.after_look_up")
 
 
@@ -39,7 +39,7 @@ def die_at(point: str, nth: int = 1) -> Callable[[Scene], None]:
 def die_in_flight(scene: Scene) -> None:
     """Killed when the provider has everything and has answered nothing."""
     for below in (scene.asked, scene.recognised):
-        scene.provider.control(late="10s", path=below)
+        scene.provider.control(late="60s", path=below)
     with scene.victim() as victim:
         until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
         victim.kill()
@@ -56,7 +56,7 @@ def die_during_settle(scene: Scene) -> None:
             assert victim.ended() == -signal.SIGKILL
         return
     for below in (scene.asked, scene.recognised):
-        scene.provider.control(late="2s", path=below)
+        scene.provider.control(late="5s", path=below)
     with scene.victim() as victim:
         until(lambda: scene.provider.totals(scene.path).get("unanswered", 0) == AMOUNT, "all in flight")
         with psycopg.connect(url_of(scene.database)) as locking:
@@ -130,7 +130,7 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
     check_that_marks_are_whole(scene)
     lost, there = len(in_flight(scene.database)), len(scene.has())
     scene.end_leases()
-    heir = scene.work(timeout="1500ms")
+    heir = scene.work(is_heir=True)
 
     check_that_all_arrived_once(scene)
     found = sum(message["found"] for message in scene.has().values())
@@ -159,7 +159,7 @@ def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothin
         assert victim.ended() == -signal.SIGKILL
     check_that_marks_are_whole(scene)
     scene.end_leases()
-    scene.work()
+    scene.work(is_heir=True)
 
     check_that_all_arrived_once(scene)
     assert sum(message["after_asking"] for message in scene.has().values()) == 2, "what was dropped before it was taken"
@@ -167,7 +167,7 @@ def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothin
 
 def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
-    scene.provider.control(late="3s", path=scene.asked)
+    scene.provider.control(late="8s", path=scene.asked)
 
     with scene.victim() as frozen:
         until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
@@ -175,7 +175,7 @@ def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) ->
         held = in_flight(scene.database)
         assert len(held) == EACH
         scene.end_leases()
-        scene.work()
+        scene.work(is_heir=True)
         frozen.send(signal.SIGCONT)
         until(lambda: len(scene.database.rows("findings")) >= EACH, "what it says afterwards")
         frozen.send(signal.SIGTERM)
@@ -190,15 +190,15 @@ def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) ->
 
 def test_R16_sent_but_not_written_before_the_lease_was_over_is_not_sent_again(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
-    scene.provider.control(late="700ms", path=scene.asked)
+    scene.provider.control(late="2s", path=scene.asked)
 
-    with scene.worker(timeout="1500ms") as worker:
+    with scene.worker("--lease", f"{LEASE_SECONDS}s", timeout="4500ms") as worker:
         until(lambda: scene.provider.totals(scene.asked).get("unanswered", 0) == EACH, "all in flight")
         with nobody_can_write(scene):
             over_at = time.monotonic() + LEASE_SECONDS + 0.5
             until(lambda: time.monotonic() > over_at, "the end of the lease")
             assert scene.provider.totals(scene.asked)["heard"] == EACH
-        scene.until_closed()
+        scene.until_closed(has_no_doubt_wait=True)
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 
@@ -226,13 +226,13 @@ def test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_agai
 def test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again(scene: Scene) -> None:
     to = f"ada{scene.path[1:]}@example.com"
     scene.database.publish("review.done", {}, key="review", to=Email(to, subject="Done", text="It is."))
-    scene.provider.control(late="10s", path=f"mailto:{to}")
+    scene.provider.control(late="60s", path=f"mailto:{to}")
 
     with scene.victim() as victim:
         until(lambda: scene.provider.totals(f"mailto:{to}").get("unanswered", 0) == 1, "a mail in flight")
         victim.kill()
     scene.end_leases()
-    scene.work()
+    scene.work(is_heir=True)
 
     assert scene.provider.totals(f"mailto:{to}")["accepted"] == 1
     [letter] = scene.database.rows("dead_letters")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance import own_channels
 from tests.conformance.scene import LOOK_UPS, Scene
+from tests.crash.accounts import end_doubt_waits
 from tests.processes import until
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ def is_in_doubt(scene: Scene, attempts: int = 1) -> bool:
 
 
 def answer_late(scene: Scene) -> None:
-    scene.provider.control(late="1500ms:first:1", path=scene.asked)
+    scene.provider.control(late="60s:first:1", path=scene.asked)
 
 
 def drop_the_answer(scene: Scene) -> None:
@@ -36,7 +37,7 @@ def test_R11_R16_an_answer_that_was_lost_is_asked_for_and_nothing_is_sent_again(
     scene.publish(scene.asked)
     trouble(scene)
 
-    scene.work()
+    scene.work(timeout="5s")
 
     assert scene.outcomes() == [("Unknown", code), FOUND]
     [message] = scene.has().values()
@@ -95,14 +96,15 @@ def test_R16_where_nobody_can_be_asked_doubt_outlives_a_refused_connection_and_e
     scene.publish(scene.plain)
     scene.provider.control(drop_after_accept="first:1", path=scene.plain)
 
-    with scene.worker(doubt_wait="600ms") as worker:
+    with scene.worker(doubt_wait="1h") as worker:
         until(lambda: is_in_doubt(scene), "doubt")
         scene.provider.control(closed=True)
+        end_doubt_waits(scene.database)
         until(lambda: ("Failed", "connection_refused") in scene.outcomes(), "a refused connection")
         assert is_in_doubt(scene, 2)
         scene.provider.control(fail="422", path=scene.plain)
         scene.provider.control(closed=False)
-        scene.until_closed()
+        scene.until_closed(has_no_doubt_wait=True)
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 
@@ -129,10 +131,10 @@ def test_R10_R11_what_has_an_id_but_no_confirmation_is_asked_about_first(scene: 
     scene.database.publish("review.done", {"review": 1}, key="review-1", to="queued:desk")
     environment = {own_channels.FOLDER: str(tmp_path)}
 
-    with scene.worker(*APP, environment=environment, doubt_wait="1500ms") as worker:
+    with scene.worker(*APP, environment=environment, doubt_wait="1h") as worker:
         until(lambda: scene.delivery()["notification_id"] == "ticket-1", "an id")
         assert scene.delivery()["notified_at"] is None
-        scene.until_closed()
+        scene.until_closed(has_no_doubt_wait=True)
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 

@@ -16,7 +16,7 @@ def test_M13_two_workers_remove_what_was_sent_while_they_send(scene: Scene) -> N
     with scene.worker() as first, scene.worker() as second:
         for batch in range(3):
             scene.publish(f"{scene.recognised}/{batch}", 20)
-        until(lambda: not scene.database.rows("events"), "the last event to go", 40)
+        until(lambda: not scene.database.rows("events"), "the last event to go")
         for worker in (first, second):
             worker.send(signal.SIGTERM)
             assert worker.ended() == 0

@@ -33,7 +33,7 @@ _SETTINGS = f"""
 allow = ["127.0.0.0/8"]
 
 [worker]
-lease = "5s"
+lease = "60s"
 poll = "20ms"
 
 [policy]
@@ -41,7 +41,7 @@ max_attempts = {DEFAULT_LIMIT}
 first_delay = "50ms"
 longest_delay = "100ms"
 jitter = 0
-timeout = "3s"
+timeout = "20s"
 """
 
 
