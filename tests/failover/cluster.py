@@ -45,10 +45,10 @@ class Cluster:
             self.link = stack.enter_context(Proxy("127.0.0.1", port_of(self.primary)))
             self.standby = self.primary.standby(port=self.link.port, name=STANDBY)
             stack.callback(self.standby.stop)
-            until(lambda: self._follower(), "the standby to follow", 60)
+            until(lambda: self._follower(), "the standby to follow")
             if self._is_synchronous:
                 self._set("synchronous_standby_names", STANDBY)
-                until(lambda: self._follower() == "sync", "the standby to be waited for", 60)
+                until(lambda: self._follower() == "sync", "the standby to be waited for")
             self._stack = stack.pop_all()
         return self
 

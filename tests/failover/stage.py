@@ -11,7 +11,7 @@ from tests.crash.proxy import Proxy
 from tests.crash.publishing import ORDERS
 from tests.crash.stage import Stage
 from tests.failover.cluster import Cluster, port_of
-from tests.processes import Process, until
+from tests.processes import SECONDS, Process, until
 from tests.servers.postgres import Server
 from tests.stores.databases import Database, PostgresDatabase
 
@@ -19,7 +19,12 @@ Way = Literal["one address", "both addresses"]
 
 
 class FailoverStage(Stage):
-    """One address is a proxy's, which leads to whom it is pointed at; both are said to the driver, which finds out."""
+    """One address is a proxy's, which leads to whom it is pointed at; both are said to the driver, which finds out.
+
+    No worker loses a lease or gives up on an answer because the machine is busy.
+    """
+
+    lease, timeout = "12s", "9s"
 
     def __init__(
         self, folder: Path, *, is_synchronous: bool, way: Way = "one address", rate: float = 100, seed: int = 7,
@@ -54,17 +59,18 @@ class FailoverStage(Stage):
             self._url = address
 
     def received(self, more: int) -> None:
-        """Return when the receiver has got so many messages more than now."""
+        """Return when the receiver has got so many messages more than now, and every worker is at work."""
+        until(self.have_begun, "all workers to have begun")
         before = self.recorder.totals()["distinct"]
-        until(lambda: self.recorder.totals()["distinct"] >= before + more, f"{more} more to be received", 120)
+        until(lambda: self.recorder.totals()["distinct"] >= before + more, f"{more} more to be received")
 
     def caught_up(self) -> None:
         """Return when what is open is what is being sent, so that what is recorded now is sent at once."""
-        until(lambda: self.open_deliveries()[0] <= 3 * self.rate, "the workers to catch up", 120)
+        until(lambda: self.open_deliveries()[0] <= 3 * self.rate, "the workers to catch up")
 
     def drained(self) -> None:
         """Return when nothing is open any more."""
-        until(lambda: not any(self.states().get(state) for state in OPEN), "everything to be closed", 240)
+        until(lambda: not any(self.states().get(state) for state in OPEN), "everything to be closed", 5 * SECONDS)
 
     def states(self) -> Mapping[str, int]:
         """How many deliveries are in which state: every row, whatever leases say."""

@@ -10,7 +10,7 @@ from tests.crash.report import Report
 from tests.failover.stage import FailoverStage, Way
 from tests.guarantees.figures import record
 
-pytestmark = [pytest.mark.more, pytest.mark.postgres, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.more, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("way", ["one address", "both addresses"])
