@@ -76,7 +76,7 @@ class System:
     def _work_off(self) -> None:
         slow = {"first_delay": "1h", "longest_delay": "1h", "doubt_wait": "1h"}
         with self.scene.worker("--until-idle", environment=self.old.environment, **slow) as worker:
-            assert worker.ended(40) == 0, worker.said
+            assert worker.ended() == 0, worker.said
 
     def _subscription(self, types: str, below: str) -> int:
         to = self.scene.to(f"{self.scene.path}/{below}")
@@ -88,7 +88,8 @@ class System:
         return json.loads(said) if "--json" in arguments else said
 
     def worker(self, program: Program) -> Process:
-        return self.scene.worker(environment=program.environment)
+        # Whoever is killed had leases, and they end by themselves.
+        return self.scene.worker("--lease", "10s", environment=program.environment, timeout="8s")
 
     def publisher(self, program: Program, name: str) -> Process:
         asked, recognised = self.scene.to(self.scene.asked), self.scene.to(self.scene.recognised)

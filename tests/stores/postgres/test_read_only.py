@@ -1,5 +1,6 @@
 """A server that only reads is said once, is left at once, and the worker goes on when one that writes answers."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -16,7 +17,7 @@ from sendonce.outbox.outbox import Outbox
 from sendonce.stores.postgres.doorbell import PostgresDoorbell
 from sendonce.stores.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
-from tests.processes import sendonce, until
+from tests.processes import SECONDS, sendonce, until
 from tests.stores.databases import PostgresDatabase
 
 CUT = (
@@ -104,10 +105,11 @@ async def test_a_doorbell_on_a_server_that_only_reads_waits_and_listens_again(da
     database.execute(CUT)
     only_reads(database, is_on=False)
 
-    for _ in range(3):
-        await bell.wait(timedelta(seconds=1))
-
     listening = "select count(*) from pg_stat_activity where query = 'listen sendonce' and datname = current_database()"
+    async with asyncio.timeout(SECONDS):
+        while not database.one(listening):
+            await bell.wait(timedelta(seconds=1))
+
     assert database.one(listening) == 1
     await bell.close()
 

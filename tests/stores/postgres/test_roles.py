@@ -299,7 +299,7 @@ async def test_M10_the_operator_keeps_secrets_without_reading_them(database: Pos
         secrets=lambda _: {"signing": b"first", "bearer": b"token"},
     )
 
-    await store.rotate_secret(added, b"second", overlap=S, operator="ada", reason=None)
+    await store.rotate_secret(added, b"second", overlap=60 * S, operator="ada", reason=None)
     await store.set_subscription_rate(added, None, operator="ada", reason=None)
     kept = await store.kept_secrets(added)
 
