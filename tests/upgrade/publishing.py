@@ -11,8 +11,12 @@ from itertools import count
 
 from sendonce import Draft, Outbox
 from sendonce.compose import open_connection
+from tests.processes import until
 
 BATCH = 5
+# It never runs far ahead of the workers: what is left in the end would take a busy machine minutes.
+MOST = 200
+WAITING = "select count(*) from sendonce_deliveries where next_attempt_at is not null"
 
 
 def main(name: str, asked: str, recognised: str) -> None:
@@ -23,7 +27,13 @@ def main(name: str, asked: str, recognised: str) -> None:
     def draft(key: str) -> Draft:
         return Draft("order.created", {"key": key}, key=key, to=[f"{asked}/{key}", f"{recognised}/{key}"])
 
+    def waiting() -> int:
+        with open_connection(database) as connection:
+            return int(connection.execute(WAITING).fetchall()[0][0])
+
+    before = waiting()
     for number in count():
+        until(lambda: stopping or waiting() <= before + MOST, "the workers to keep up")
         if stopping:
             return
         key = f"{name}-{number}"
