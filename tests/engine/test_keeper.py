@@ -39,6 +39,7 @@ class Recording:
         self.expired = expired
         self.slow = slow
         self.to_roll_up = 1
+        self.steps: list[int | None] = []
 
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
@@ -74,7 +75,7 @@ class Recording:
 
     async def adopt(self, after: int, limit: int, decide: object) -> tuple[list[Result], int | None]:
         self._note("adopt", after)
-        return [], None
+        return [], self.steps.pop(0) if self.steps else None
 
     async def roll_up_counters(self) -> bool:
         self._note("roll_up_counters")
@@ -252,3 +253,15 @@ async def test_counters_are_rolled_up_until_there_are_no_more() -> None:
     await keeper.tick()
 
     assert store.names().count("roll_up_counters") == 4
+
+
+async def test_what_no_lease_holds_is_looked_for_step_by_step_and_then_from_the_first_again() -> None:
+    store = Recording()
+    store.steps = [10, 20, None, 10]
+    keeper = keeper_of(store, a_book())
+
+    for _ in range(5):
+        keeper._next["adopt"] = 0.0
+        await keeper.tick()
+
+    assert [after for name, after in store.calls if name == "adopt"] == [0, 10, 20, 0, 10]
