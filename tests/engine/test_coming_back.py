@@ -31,7 +31,7 @@ def away_once(store: Store, server: tuple[str, str, str]) -> tuple[Faulty, Store
         return server
 
     async def refusal(*args: Any) -> Any:
-        made.calls.append("refusal")
+        made._begin("refusal")
         return await store.refusal(*args)
 
     vars(made).update(server=say, refusal=refusal)
@@ -44,21 +44,27 @@ def remembering() -> Memory:
     return memory
 
 
+def standing_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when a worker stands back; from then on it waits until it is told to stop."""
+    monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
+    waits, stand_back = asyncio.Event(), module.Worker._stand_back
+
+    async def told(worker: module.Worker) -> None:
+        waits.set()
+        await stand_back(worker)
+
+    monkeypatch.setattr(module.Worker, "_stand_back", told)
+    return waits
+
+
 @pytest.mark.parametrize("server", [STARTED_ANEW, PROMOTED])
 async def test_where_the_server_was_started_anew_everybody_may_look_before_anything_is_claimed(
     database: Database, store: Store, server: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STAND_BACK_SECONDS", FOR_EVER)
     given_many(database, 3)
     channel = Told(Delivered())
     made, ours = away_once(store, server)
-    waits, stand_back = asyncio.Event(), module.Worker._stand_back
-
-    async def standing_back(worker: module.Worker) -> None:
-        waits.set()
-        await stand_back(worker)
-
-    monkeypatch.setattr(module.Worker, "_stand_back", standing_back)
+    waits = standing_back(monkeypatch)
 
     async with working(ours, serving(channel), memory=remembering()) as here:
         await asyncio.wait_for(waits.wait(), 50)
@@ -67,6 +73,24 @@ async def test_where_the_server_was_started_anew_everybody_may_look_before_anyth
     assert made.calls == ["start", "refusal"]
     assert channel.sent == []
     assert len(here.said(ServerChanged)) == (server is PROMOTED)
+
+
+async def test_who_finds_it_away_again_while_looking_still_waits(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then it is where it was at the last look; that it was started anew in between is not forgotten."""
+    given_many(database, 3)
+    channel = Told(Delivered())
+    made, ours = away_once(store, STARTED_ANEW)
+    made.before["refusal"] = [StoreBusy("away again")]
+    waits = standing_back(monkeypatch)
+
+    async with working(ours, serving(channel), memory=remembering()) as here:
+        await asyncio.wait_for(waits.wait(), 50)
+        await here.stopped()
+
+    assert made.calls == ["start", "refusal", "refusal"]
+    assert channel.sent == []
 
 
 @pytest.mark.parametrize(("server", "wait"), [(STARTED_ANEW, 0.01), (SERVER, FOR_EVER)], ids=["waited", "the same"])
