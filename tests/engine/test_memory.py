@@ -138,6 +138,20 @@ async def test_a_copy_of_production_under_a_running_worker_of_staging_sends_noth
     assert at_work.facts.count(OtherInstance(instance=None)) == 1
 
 
+async def test_a_database_of_another_name_is_told_again_when_it_was_ours_in_between(
+    database: Database, store: Store
+) -> None:
+    channel = rig.Told(Delivered())
+
+    async with working(store, serving(channel)) as at_work:
+        for times in (1, 2):
+            await store.name_instance("production", operator="ada", reason="a copy came in")
+            given_due_delivery(database, to="test:a")
+            await until_async(lambda: len(at_work.said(OtherInstance)) == times, "it was said")  # noqa: B023
+            await store.name_instance(None, operator="ada", reason="it is ours")
+            await until_async(lambda: len(channel.sent) == times, "it was sent")  # noqa: B023
+
+
 async def test_a_file_copied_back_under_a_running_worker_doubles_nothing(
     sqlite: SqliteDatabase, sqlite_store: Store, tmp_path: Path
 ) -> None:
