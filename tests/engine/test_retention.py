@@ -183,6 +183,24 @@ def test_a_pass_that_has_fallen_behind_gets_a_larger_share(monkeypatch: pytest.M
     assert shares == [0.04, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
 
 
+async def test_the_share_of_a_pass_grows_while_it_goes_on(
+    sqlite: SqliteDatabase, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await given_finished(sqlite, sqlite_store, 25)
+    shares: list[float] = []
+
+    async def pause(begun: float, share: float) -> None:
+        shares.append(share)
+
+    monkeypatch.setattr(retention, "SHARE", 0.04)
+    monkeypatch.setattr(retention, "DOUBLES_EVERY", 1e-9)
+    monkeypatch.setattr(retention, "_pause", pause)
+    await Retention(sqlite_store, replace(AT_ONCE, payloads=None), print, worker_id=1).look()
+
+    assert len(shares) > 2
+    assert set(shares[1:3]) == {retention.LARGEST_SHARE}
+
+
 async def test_a_pass_that_takes_longer_than_there_is_between_two_is_said_once(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
