@@ -123,6 +123,21 @@ async def test_a_name_that_may_not_be_kept_is_asked_for_each_time(names: Names, 
     assert server.asked == ["good.example"] * 3
 
 
+async def test_no_name_is_kept_for_longer_than_five_minutes(names: Names, server: NameServer, clock: Clock) -> None:
+    """Whatever its owner says: a receiver that moves is found again."""
+    server.ttl = 86_400
+    await names.of("good.example", GOOD)
+    clock.now += 299.9
+    await names.of("good.example", GOOD)
+    assert server.asked == ["good.example"]
+
+    clock.now += 0.2
+    await names.close()  # c-ares remembers too
+    await names.of("good.example", GOOD)
+
+    assert server.asked == ["good.example"] * 2
+
+
 async def test_the_hosts_file_goes_before_name_servers(names: Names, server: NameServer) -> None:
     """This machine's own: it has localhost at least."""
     entries = entries_of(Path("/etc/hosts"))
