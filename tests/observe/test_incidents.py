@@ -114,13 +114,14 @@ def test_a_thousand_hosts_that_fail_are_no_flood_and_hide_nothing_worse() -> Non
     for number in range(1_000):
         heard.incidents.note(results(Failed("http_503"), address=f"https://h{number}.example/"))
     heard.incidents.note(results(Refused("http_404")))
+    assert len(heard.incidents._more) <= OF_ONE_KIND + 1, "each of them is no name that is kept"
     heard.incidents.flush()
     heard.incidents.flush()
 
     kinds = [fact.kind for fact in heard.facts if isinstance(fact, Incident)]
     assert kinds == ["failed"] * OF_ONE_KIND + ["given up"]
     [more] = [fact for fact in heard.facts if isinstance(fact, MoreIncidents)]
-    assert (more.kind, more.more) == ("failed", 1_000 - OF_ONE_KIND)
+    assert (more.kind, more.more, more.host) == ("failed", 1_000 - OF_ONE_KIND, None)
 
 
 def test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way() -> None:
