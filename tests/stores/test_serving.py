@@ -209,6 +209,19 @@ class TestRoomsOfOthers:
 
         assert await rooms(store) == {"channel:sms": 2}
 
+    async def test_a_channels_room_is_left_for_that_of_a_profile_that_others_have_come_to_serve(
+        self, database: Database, store: Store
+    ) -> None:
+        given_due_delivery(database, to=f"{JOBS}7")
+        await store.start(WORKER, 10, HOLD, limited(MAIL))
+        assert await rooms(store) == {"channel:https": 1}
+        served = Served(["https"], {JOBS: True})
+
+        out = await store.start_waiting(WORKER, {"channel:https": 5}, HOLD, limited(served))
+
+        assert (out.lease, out.parked) == (None, 1)
+        assert await rooms(store) == {f"channel:{JOBS}": 1}
+
     async def test_rooms_of_subscriptions_say_where_they_lead_to(self, database: Database, store: Store) -> None:
         given_due_deliveries(database, 3, to="sms:+491")
         subscription_id = await a_subscription(store, "https://a.example/", rate=0.001)
