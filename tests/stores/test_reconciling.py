@@ -282,6 +282,23 @@ async def test_a_room_lets_nothing_out_before_its_moment_whoever_has_put_it_ther
     assert [claim.delivery_id for claim in started.lease.claims] == [one]
 
 
+async def test_no_probe_is_made_with_what_is_left_alone(database: Database, store: Store) -> None:
+    [left_alone] = await given_in_doubt(database, store, policy=replace(POLICY, doubt_wait=timedelta(minutes=5)))
+    free = given_due_delivery(database)
+    database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'place:null'")
+    probed = []
+
+    for spread in (0.0, 0.0, 0.99):
+        started = await store.start_waiting(WORKER, {"place:null": 1}, HOLD, probes={"place:null": spread})
+        probed += [claim.delivery_id for claim in started.lease.claims] if started.lease else []
+
+    assert probed == [free]
+    database.advance(timedelta(minutes=5, seconds=1))
+    started = await store.start_waiting(WORKER, {"place:null": 1}, HOLD, probes={"place:null": 0.0})
+    assert started.lease is not None
+    assert [claim.delivery_id for claim in started.lease.claims] == [left_alone]
+
+
 @pytest.mark.parametrize(("scope", "value"), [("channel", "null"), ("destination", "null:a"), ("tenant", "")])
 async def test_what_is_resumed_is_left_alone_until_its_moment(
     database: Database, store: Store, scope: str, value: str
