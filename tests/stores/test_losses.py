@@ -9,7 +9,7 @@ import pytest
 
 from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown
 from sendonce.stores.ports import Store
 from tests.given import (
     HOLD,
@@ -293,11 +293,14 @@ async def test_where_a_person_knows_that_nothing_was_lost_it_is_sent_at_once(dat
     assert [row["kind"] for row in database.rows("operations")] == ["nothing_lost"]
 
 
-async def test_doubt_of_its_own_outlives_a_loss_that_was_none(database: Database, store: Store) -> None:
+@pytest.mark.parametrize("outcome", [Unknown("timeout"), Accepted("n-1")], ids=repr)
+async def test_doubt_of_its_own_outlives_a_loss_that_was_none(
+    database: Database, store: Store, outcome: Outcome
+) -> None:
     await given_marked_loss(database, store)
     database.advance(WAIT + timedelta(seconds=1))
     lease = await given_lease(store)
-    await settle_with(store, lease, Unknown("timeout"), replace(POLICY, max_attempts=9))
+    await settle_with(store, lease, outcome, replace(POLICY, max_attempts=9))
 
     await store.disprove_loss(operator="ada", reason="nothing was lost")
 
