@@ -270,6 +270,25 @@ async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, stor
     assert await store.end_loss() is None
 
 
+async def test_what_was_in_doubt_before_a_loss_does_not_keep_it_open(database: Database, store: Store) -> None:
+    own = given_due_delivery(database)
+    lease = await given_lease(store)
+    await settle_with(
+        store, lease, Unknown("timeout"), replace(POLICY, doubt_wait=timedelta(hours=2)), can_look_up=True
+    )
+    await given_marked_loss(database, store)
+    database.advance(WAIT + timedelta(seconds=1))
+    lease = await given_lease(store)
+    assert own not in [claim.delivery_id for claim in lease.claims]
+
+    await settle_with(store, lease, Delivered("n-1"))
+
+    assert await store.end_loss() is not None
+    row = await store.delivery(own)
+    assert row is not None
+    assert row.in_doubt
+
+
 async def test_where_a_person_knows_that_nothing_was_lost_it_is_sent_at_once(database: Database, store: Store) -> None:
     own = given_due_delivery(database)
     lease = await given_lease(store)
