@@ -24,6 +24,7 @@ from tests.given import (
     settle_with,
 )
 from tests.stores.databases import Database
+from tests.stores.test_room_races import at_once
 
 WAIT = timedelta(minutes=5)
 
@@ -196,6 +197,19 @@ async def test_a_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Da
     assert loss.upto_id >= since > first.upto_id
     rows = {row["id"]: bool(row["in_doubt"]) for row in database.rows("deliveries")}
     assert (rows[asked], rows[since]) == (True, True)
+
+
+async def test_of_several_who_find_the_next_loss_at_once_one_has_noticed_it(database: Database, store: Store) -> None:
+    """Else each of them would begin the marking anew, and tell it as its own."""
+    await given_marked_loss(database, store)
+    witness = lost(await given_claim(database, store))
+    names = iter(range(9))
+
+    found = await at_once(
+        database, "losses", lambda taker: taker.notice_loss(witness, wait=WAIT, noticed_by=f"host:{next(names)}")
+    )
+
+    assert len({loss.noticed_by for loss in found}) == 1
 
 
 async def given_due_after_being_asked(store: Store) -> list[int]:
