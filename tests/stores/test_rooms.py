@@ -105,6 +105,19 @@ async def test_however_a_host_is_spelled_it_is_one_place(
     assert await rooms(store) == {f"place:{place}": len(spellings) - 1}
 
 
+async def test_rooms_of_one_host_share_what_it_has_left(database: Database, store: Store) -> None:
+    one, other = "https://slow.example/a", "https://slow.example/b"
+    given_due_deliveries(database, 2, to=one)
+    given_due_deliveries(database, 2, to=other)
+    await store.start(WORKER, 10, HOLD, Limits(each=1))
+    waiting = {f"destination:{one}": 1, f"destination:{other}": 1}
+    assert await rooms(store) == waiting
+
+    started = await store.start_waiting(WORKER, waiting, HOLD, Limits(each_place=1))
+
+    assert len(ids_of(started)) == 1
+
+
 async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Database, store: Store) -> None:
     mails = [given_due_delivery(database, to=f"mailto:{name}@example.com") for name in ("ada", "bob", "cy")]
     nothing = given_due_deliveries(database, 3, to="null:a")
