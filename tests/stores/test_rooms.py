@@ -371,6 +371,15 @@ async def test_a_breaker_that_nothing_waits_behind_is_forgotten(database: Databa
     assert (await the_room(store)).breaker is not None
 
 
+async def test_a_breaker_whose_probe_is_still_to_come_is_not_forgotten(database: Database, store: Store) -> None:
+    await store.trip(f"destination:{SLOW}", pause=timedelta(hours=1), code=None)
+    database.advance(timedelta(minutes=59))
+    assert await store.forget_breakers(timedelta(minutes=5)) == 0
+    database.advance(timedelta(minutes=2))
+
+    assert await store.forget_breakers(timedelta(minutes=5)) == 1
+
+
 async def test_a_subscription_with_a_rate_waits_for_its_tokens(database: Database, store: Store) -> None:
     id = await a_subscription(store, rate=2.0)
     given_event(database)
