@@ -8,7 +8,7 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.domain.serving import Served
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
-from sendonce.engine.waiting import WaitingRooms
+from sendonce.engine.waiting import ROOMS_AT_ONCE, WaitingRooms
 from sendonce.stores.ports import RoomStore
 from sendonce.stores.records import Room
 from tests.domain.values import a_claim
@@ -88,6 +88,19 @@ async def test_who_was_served_last_is_last_after_the_next_look_too() -> None:
 
     assert list(first.quotas) == ["destination:https://h00.example/"]
     assert list(await quotas(waiting, 1)) == ["destination:https://h01.example/"]
+
+
+async def test_rooms_that_one_look_does_not_reach_are_met_by_the_next() -> None:
+    names = [f"destination:https://h{n:03}.example/" for n in range(ROOMS_AT_ONCE + 2)]
+    waiting = await looked(Hotel(*map(a_room, names)))
+    met = []
+
+    for _ in range(2):
+        waiting._look_at = 0.0
+        await waiting.look(ALL)
+        met.append(list(await quotas(waiting, len(names))))
+
+    assert met == [names[ROOMS_AT_ONCE:], names[:ROOMS_AT_ONCE]]
 
 
 async def test_a_room_alone_gets_what_its_destination_has_left() -> None:
