@@ -7,8 +7,8 @@ import pytest
 
 import sendonce
 from sendonce.domain import answers
-from sendonce.domain.answers import TABLE, http_answer
-from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.answers import TABLE, Row, http_answer
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown, fault_of
 
 SRC = Path(sendonce.__file__).parent
 ROWS = [row for rows in TABLE.values() for row in rows]
@@ -39,6 +39,12 @@ def _making(path: Path) -> list[int]:
     names = {kind.__name__ for kind in (Refused, Failed, Unknown, Deferred, Accepted)}
     calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
+
+
+@pytest.mark.parametrize("row", TABLE["The engine"], ids=lambda row: row.said)
+def test_what_the_engine_says_of_itself_is_no_receivers_fault(row: Row) -> None:
+    """No breaker counts it: who stops many workers in the middle of their sends has not found a receiver that fails."""
+    assert fault_of(row.outcome) is Fault.OURS
 
 
 @pytest.mark.parametrize("asks_to_wait", [True, False])
