@@ -20,8 +20,11 @@ from sendonce.stores.ports import Store
 from tests.engine import rig
 from tests.engine.reconciling import AT_ONCE, LATER, NO_TRIGGERS, given_completed, row_of
 from tests.engine.rig import serving, working
-from tests.given import given_due_delivery, given_lease, settle_with
+from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.stores.databases import Database, SqliteDatabase
+from tests.stores.test_rooms import a_subscription
+
+JOBS = "https://runner.example/jobs/"
 
 
 async def audited(
@@ -142,6 +145,23 @@ async def test_an_audit_says_what_it_could_not_check(database: Database, store: 
 
     assert report.counts == {Check.CANNOT_BE_ASKED: 2, Check.NO_ANSWER: 1}
     assert (report.findings, report.unanswered) == (0, 1)
+
+
+async def test_what_went_to_a_subscription_is_not_asked_about_with_secrets_of_ours(
+    database: Database, store: Store
+) -> None:
+    """A profile that is not open to subscriptions neither sends for them nor asks."""
+    await a_subscription(store, f"{JOBS}7")
+    given_event(database)
+    await settle_with(store, await given_lease(store), Delivered("n-1"))
+    ours, plain = (rig.Asked(Delivered("n"), answers=[answer]) for answer in (NotFound(), Found("n-1")))
+    channels = serving(ours, JOBS)
+    channels.add(plain, "https")
+
+    report = await audited(database, store, channels)
+
+    assert report.counts == {Check.CONFIRMED: 1}
+    assert (len(plain.asked), ours.asked) == (1, [])
 
 
 async def test_an_audit_of_one_destination_looks_at_nothing_else(database: Database, store: Store) -> None:
