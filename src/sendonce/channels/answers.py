@@ -10,7 +10,7 @@ from typing import assert_never
 
 from sendonce.channels.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
 from sendonce.domain.answers import FORBIDDEN, LOST, NOT_DIALLED, NOT_SENT, http_answer
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 
 _LONGEST_WAIT = 86_400.0
 _HIDDEN = "•••"
@@ -43,13 +43,16 @@ def outcome_of_status(status: int, retry_after: timedelta | None, text: str | No
     """What an HTTP status means for a message that was posted."""
     code = f"http_{status}"
     match http_answer(status, asks_to_wait=retry_after is not None):
+        case Delivered() | Accepted():
+            return Delivered(response=text)
         case Deferred() as put_off:
             return replace(put_off, code=code, again_in=retry_after, response=text)
         case Failed() as failed:
             return replace(failed, code=code, retry_after=retry_after, response=text)
         case Unknown() | Refused() as answered:
             return replace(answered, code=code, response=text)
-    return Delivered(response=text)
+        case other:
+            assert_never(other)
 
 
 def retry_after_of(value: str | None) -> timedelta | None:

@@ -16,6 +16,7 @@ import ssl as tls
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 import aiohttp
@@ -168,6 +169,7 @@ class _Body(Payload):
         self.is_out = transport is not None and not transport.is_closing()
 
 
+@lru_cache(maxsize=100)
 def _limits(seconds: float) -> aiohttp.ClientTimeout:
     """Connecting gives up a little earlier: then it is sure that nothing was sent. Nothing is rounded up."""
     return aiohttp.ClientTimeout(total=seconds, connect=seconds * 0.9, ceil_threshold=math.inf)

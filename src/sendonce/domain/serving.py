@@ -41,8 +41,10 @@ class Serving:
     def of(self, address: str, *, is_subscription: bool = False) -> str:
         """The name that serves this address; its scheme when there is none that is closer."""
         scheme = scheme_of(address)
+        if scheme not in self._beginnings:
+            return scheme
         is_closed = is_subscription and scheme in ("http", "https")
-        for beginning in self._beginnings.get(scheme, ()):
+        for beginning in self._beginnings[scheme]:
             if address.startswith(beginning) and not (is_closed and beginning not in self.opened):
                 return beginning
         return scheme

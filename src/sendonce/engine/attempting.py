@@ -171,7 +171,7 @@ def _hopeless(claim: Claim, policy: Policy) -> Outcome | None:
         return GONE
     if claim.seconds_left is not None and claim.seconds_left <= 0:
         return EXPIRED
-    if is_spent(claim.attempt_count, claim.deferred_count, policy):
+    if claim.attempt_count and is_spent(claim.attempt_count, claim.deferred_count, policy):
         return LIMIT_REACHED
     return None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sendonce.stores.postgres.lanes import FIRST_REPLAN, PREPARE_AFTER, REPLAN_EVERY, Lane
+from sendonce.stores.postgres.lanes import FIRST_REPLAN, PREPARE_AFTER, REPLAN_EVERY, REPLAN_TIMES, Lane
 from tests.stores.databases import PostgresDatabase
 
 ASKED = "select name from things where id = %s"
@@ -45,7 +45,7 @@ async def test_a_plan_for_a_small_table_is_made_anew_when_that_has_grown(growing
     grow(growing)
     assert "Seq Scan" in await kept_plan(lane)
 
-    await uses(lane, 2 * FIRST_REPLAN)
+    await uses(lane, REPLAN_TIMES * FIRST_REPLAN)
 
     assert "Index Scan" in await kept_plan(lane)
     await lane.close()

@@ -48,8 +48,8 @@ _PASSING = (
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.FeatureNotSupported)
 PREPARE_AFTER = 2
 # Plans, of triggers too, are kept while tables grow: what was made for a small one reads it whole ever after, or until
-# somebody analyzes it. So they are made anew: after so many uses, then after twice as many, up to this.
-FIRST_REPLAN, REPLAN_EVERY = 8, 256
+# somebody analyzes it. So they are made anew: after so many uses, then after so many times as many, up to this.
+FIRST_REPLAN, REPLAN_TIMES, REPLAN_EVERY = 8, 4, 512
 
 ENCODING = "UTF8"
 _ISOLATION = "read committed"
@@ -205,7 +205,7 @@ class Lane:
     async def _replan(self, connection: Connection) -> None:
         self._uses += 1
         if self._uses > self._plans_last:
-            self._uses, self._plans_last = 0, min(self._plans_last * 2, REPLAN_EVERY)
+            self._uses, self._plans_last = 0, min(self._plans_last * REPLAN_TIMES, REPLAN_EVERY)
             await connection.execute("discard plans", prepare=False)
 
     async def _opened(self) -> Connection:

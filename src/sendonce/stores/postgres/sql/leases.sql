@@ -51,10 +51,8 @@ delete from sendonce_leases l
  where l.id = any(array(
    select id from sendonce_leases where id = any(:lease_ids::bigint[]) order by id for update))
    and not exists (
-     select 1 from unnest(l.deliveries) as w(id)
-      cross join lateral (
-        select 1 from sendonce_attempts a
-         where a.delivery_id = w.id and a.lease_id = l.id and a.status is not distinct from 'Leased' offset 0) o);
+     select 1 from sendonce_attempts a
+      where a.delivery_id = any(l.deliveries) and a.lease_id = l.id and a.status is not distinct from 'Leased' offset 0);
 
 -- name: expired_leases
 select id, deliveries from sendonce_leases where expires_at <= now() order by expires_at, id limit :limit for update skip locked;
