@@ -183,6 +183,23 @@ class TestBreakers:
 
         assert written.tripped == []
 
+    @pytest.mark.parametrize("others", [0, 1])
+    async def test_an_answer_after_enough_failures_trips_nothing_where_nothing_is_written_yet(
+        self, others: int
+    ) -> None:
+        """Whether anything else fails or not."""
+        written = Written()
+        breakers = self.breakers(written)
+        claim = a_claim(destination=DEAD, address=DEAD)
+        for number in range(others):
+            breakers.note(a_claim(destination=f"{DEAD}/{number}", address=f"{DEAD}/{number}"), Failed("503"), 0.01)
+        for outcome in (Failed("503"), Failed("503"), Failed("503"), Delivered()):
+            breakers.note(claim, outcome, 0.01)
+
+        await breakers.apply()
+
+        assert written.tripped == []
+
     @pytest.mark.parametrize(
         "outcome", [Deferred("no_channel", fault=Fault.OURS), Unknown("stopped", fault=Fault.OURS)]
     )

@@ -58,7 +58,7 @@ class Breakers:
 
     def note(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
         """An attempt has ended, after so many seconds."""
-        if type(outcome) is Delivered and not self._failures and not self._let_out:
+        if type(outcome) is Delivered and not self._failures and not self._let_out and not self._to_trip:
             return
         let_out = self._let_out.pop((claim.delivery_id, claim.attempt), None)
         if let_out is not None:
