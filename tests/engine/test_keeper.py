@@ -141,6 +141,25 @@ async def test_leases_are_renewed_well_before_they_end(clock: Clock) -> None:
     assert renewals == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
+async def test_a_renewed_lease_is_good_from_when_it_was_asked_for(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database may have renewed it long before its answer came: after that it is good for less."""
+
+    class Slow(Recording):
+        async def renew(self, lease_ids: Sequence[int], hold: timedelta) -> set[int]:
+            clock.goes_on(0.4)
+            return await super().renew(lease_ids, hold)
+
+    monkeypatch.setattr(keeper_module, "lease_time", lambda: clock.now)
+    book, asked_at = LeaseBook(), clock.now
+    lease = book.enter(1, asked_at + 0.5, 1)
+
+    await keeper_of(Slow(), book, hold=SECOND).tick()
+
+    assert lease.good_until == asked_at + 1
+
+
 async def test_it_goes_on_by_itself_until_it_is_told_to_stop() -> None:
     store, book = Recording(), a_book(1)
     stop = asyncio.Event()
