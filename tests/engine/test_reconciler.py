@@ -23,6 +23,7 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import Policy
+from sendonce.engine import reconciler as engine_reconciler
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Answer, Asked
@@ -203,6 +204,22 @@ async def test_everything_is_asked_about_once_so_many_at_a_time(database: Databa
     assert done.asked == 25
     assert 1 < most <= 10
     assert database.one("select count(*) from sendonce_leases") == 0
+
+
+async def test_nobody_is_waited_for_until_the_lease_is_over(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes it over would ask at the same time, and what is answered after that is late."""
+    monkeypatch.setattr(engine_reconciler, "MARGIN_SECONDS", engine_reconciler.LEASE.total_seconds() - 0.1)
+    [delivery_id] = await given_in_doubt(database, store)
+    channel = rig.Asked(Delivered("n"), answers=[never])
+
+    async with asyncio.timeout(50):
+        done, asked = await reconcile(store, serving(channel), replace(AT_ONCE, timeout=HOUR))
+
+    assert [each.detail for each in asked] == ["look_up_timeout"]
+    assert done.answers == {Answer.NO_ANSWER: 1}
+    assert (await row_of(store, delivery_id)).in_doubt
 
 
 async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, store: Store) -> None:
