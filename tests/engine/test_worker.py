@@ -2,16 +2,21 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
+from sendonce.domain.attempts import Result, Verdict
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Found, NotFound, Refused, Unknown
+from sendonce.engine import worker as worker_module
+from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observe.facts import DatabaseBack, DatabaseLost, Settled
 from sendonce.stores.ports import Store
-from tests.engine.faults import faulty
+from tests.engine.faults import Faulty, faulty
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, Working, after, given_many, once, serving, working
 from tests.given import expire, given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
@@ -317,6 +322,38 @@ class TestABusyDatabase:
             await completed(sqlite, 3)
 
         assert _news(here, "worker") == [DatabaseLost, DatabaseBack]
+
+    async def test_nothing_more_is_sent_while_many_results_wait_to_be_written(
+        self, sqlite: SqliteDatabase, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All of them would be in doubt if the worker died now."""
+
+        class Stuck(Faulty):
+            gate = asyncio.Event()
+
+            async def settle(self, results: Sequence[Result]) -> list[Verdict]:
+                await self.gate.wait()
+                return await super().settle(results)
+
+        given_many(sqlite, 40)
+        channel, store = Told(Delivered()), Stuck(sqlite_store)
+        turns: list[int] = []
+        monkeypatch.setattr(worker_module, "TURN_SECONDS", 0.01)
+        monkeypatch.setattr(
+            Vitals, "turn", lambda _, part: turns.append(len(store.calls)) if part == worker_module.CLAIMS else None
+        )
+
+        async with working(cast(Store, store), serving(channel), concurrency=2):
+            await until_async(
+                lambda: len(channel.sent) == 40 or (len(turns) > 20 and len(set(turns[-10:])) == 1),
+                "many turns without a claim",
+            )
+            sent = len(channel.sent)
+            store.gate.set()
+            await completed(sqlite, 40)
+
+        assert 8 < sent <= 10
+        assert sent_once(channel, 40)
 
 
 def _news(here: Working, part: str) -> list[type]:
