@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
+
 from sendonce.channels.registry import Channels
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import (
@@ -15,6 +17,7 @@ from sendonce.domain.outcomes import (
 )
 from sendonce.domain.policies import Policy
 from sendonce.engine.policies import Policies
+from sendonce.operations import audit as operations_audit
 from sendonce.operations.audit import Check, Means, Repair, Report, audit
 from sendonce.stores.ports import Store
 from tests.engine import rig
@@ -98,6 +101,20 @@ async def test_R17_a_repair_is_looked_up_once_more_and_then_sent_again(database:
     assert [message.delivery_id for message in channel.sent] == report.opened[1:]
     assert [(await row_of(store, each)).notification_id for each in report.opened] == ["n-0", "new"]
     assert [(await row_of(store, each)).status for each in ids] == [DeliveryState.COMPLETED] * 3
+
+
+async def test_R17_the_cap_of_a_repair_is_on_all_that_an_audit_opens(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations_audit, "STEP", 2)
+    for number in range(5):
+        await given_completed(database, store, f"n-{number}")
+    channel = rig.Asked(Delivered("new"), answers=[NotFound()])
+
+    report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=3))
+
+    assert (report.repairable, len(report.opened)) == (5, 3)
+    assert len(database.rows("operations")) == 3
 
 
 async def test_R17_nothing_is_asked_that_the_provider_may_have_forgotten(database: Database, store: Store) -> None:
