@@ -79,6 +79,21 @@ def test_a_later_channel_replaces_an_earlier_one() -> None:
     assert channels.settings() == {"sms": {}}
 
 
+def test_what_replaces_a_channel_that_is_open_to_subscriptions_is_not_open_before_it_is_opened() -> None:
+    """It has secrets of its own, and tenants choose where these addresses lead."""
+    beginning, address = "https://runner.example/", "https://runner.example/jobs"
+    channels = Channels()
+    channels.add(Sms(), beginning)
+    channels.open_to_subscriptions(beginning)
+    assert channels.find(address, is_subscription=True) is channels.find(address)
+
+    channels.add(Asking(), beginning)
+
+    assert channels.find(address, is_subscription=True) is None
+    assert channels.find(address) is not None
+    assert channels.names == (beginning,)
+
+
 def test_a_users_registry_is_taken_over_with_its_settings() -> None:
     own, all_channels = Channels(), builtin()
     own.add(Asking(), "http", max_attempts=2)
