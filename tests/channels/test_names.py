@@ -23,6 +23,7 @@ from tests.attack.dns import NameServer, name_server
 from tests.channels.sending import Seen, message_to
 from tests.channels.troubles import raw_server
 from tests.domain.values import a_delivery
+from tests.processes import until_async
 
 WITHIN = 50  # against a test that hangs
 EVIL, GOOD = "evil", "good"
@@ -249,6 +250,24 @@ async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_
             await asyncio.wait({names._asking[host]})
         assert hosts(await names.of(host, EVIL)) == ["5.6.7.8"]
     assert len(server.asked) == before
+
+
+async def test_a_name_that_answers_again_is_slow_no_longer(
+    names: Names, server: NameServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = "hook.one.silent"
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 0.01)
+    asked = asyncio.create_task(got(names.of(host, EVIL)))
+    await until_async(lambda: host in names._slow, "the moment")
+    server.says(host, ["5.6.7.8"])
+    server.speak()
+    assert hosts(await asked) == ["5.6.7.8"]
+
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 10.0 * WITHIN)
+    monkeypatch.setattr(module, "LASTING", 0)  # no slow one may wait
+    clock.now += 60.1
+
+    assert hosts(await got(names.of(host, EVIL))) == ["5.6.7.8"]
 
 
 async def test_a_name_without_an_answer_ends_by_itself(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
