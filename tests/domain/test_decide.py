@@ -341,6 +341,16 @@ def test_the_deadline_ends_no_doubt_that_can_still_be_asked_about(
     assert decision.deferred is isinstance(outcome, Deferred)
 
 
+@pytest.mark.parametrize("time_left", [S, 39 * S])
+def test_who_lost_a_lease_at_the_deadline_may_still_be_sending_what_is_given_up(time_left: timedelta) -> None:
+    """Who requeues it sends it no sooner than if there were no deadline."""
+    policy = replace(POLICY, timeout=40 * S)
+
+    decision = decided(a_delivery(time_left=time_left), LEASE_EXPIRED, policy)
+
+    assert decision == dead_letter(ReasonClass.EXPIRED, in_doubt=True, left_alone=40 * S)
+
+
 def test_something_that_is_no_outcome_is_a_mistake_in_the_program() -> None:
     with pytest.raises(AssertionError):
         decided(a_delivery(), cast(Outcome, "delivered"))
