@@ -322,6 +322,19 @@ async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
     assert "secret" not in repr(facts)
 
 
+async def test_what_comes_after_a_notice_that_did_not_get_through_is_told_in_its_turn(sqlite_store: Store) -> None:
+    channel = Post(Failed("http_503"), Failed("http_503"), Delivered())
+    alarm = alarm_on(sqlite_store, [], channel=channel)
+    alarm.note(met("our_server", "sms") + met("our_credentials", "sms") + met("our_account", "sms"))
+
+    for _ in range(3):
+        await alarm.look()
+
+    first, again, *others = channel.texts
+    assert first == again == others[0], "those behind it wait until it has got through"
+    assert len(set(others)) == len(others) == 3
+
+
 async def test_a_way_that_refuses_is_not_tried_again(sqlite_store: Store) -> None:
     channel = Post(Refused("http_404"))
     alarm = alarm_on(sqlite_store, [], channel=channel)
