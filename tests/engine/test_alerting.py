@@ -183,6 +183,23 @@ async def test_what_fails_and_succeeds_in_turn_is_not_told_each_time(database: D
     assert said(facts) == [("our_server:mailto", False), ("our_server:mailto", True)]
 
 
+async def test_a_fault_that_is_met_again_after_a_success_is_not_over(database: Database, store: Store) -> None:
+    facts: list[Fact] = []
+    alarm = alarm_on(store, facts)
+    alarm.note(met("our_server", "mailto"))
+    await alarm.look()
+    let_pass(database, timedelta(minutes=6))
+
+    alarm.note(results_of(Delivered(), "mailto:b") + met("our_server", "mailto"))
+    await alarm.look()
+    await alarm.look()
+    assert said(facts) == [("our_server:mailto", False)], "it was met after the last success"
+    alarm.note(results_of(Delivered(), "mailto:b"))
+    await alarm.look()
+
+    assert said(facts) == [("our_server:mailto", False), ("our_server:mailto", True)]
+
+
 async def test_what_has_grown_tenfold_is_told_again(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(store, facts)
