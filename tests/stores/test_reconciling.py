@@ -1,7 +1,10 @@
 """Deliveries in doubt, a person's attestation, findings, and the walk over what is marked sent; on both databases."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -10,6 +13,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.operations import doubt
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Filter
 from tests.given import (
@@ -235,6 +239,20 @@ async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_put_in_dou
     row = await store.delivery(again)
     assert row is not None
     assert (row.in_doubt, row.if_unsure) == (True, chosen)
+
+
+async def test_what_was_put_in_doubt_before_it_was_interrupted_is_logged(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubt, "STEP", 2)
+    given_due_deliveries(database, 5)
+
+    steps = doubt.open_in_doubt(store, operator="ada", reason="restored", wait=timedelta(0))
+    async with aclosing(cast(AsyncGenerator[doubt.Doubted, None], steps)):
+        await anext(steps)
+
+    [logged] = database.rows("operations")
+    assert (logged["kind"], logged["reason"], logged["affected"]) == ("doubt", "restored", 2)
 
 
 async def test_doubt_opened_twice_is_left_alone_for_the_longer_time(database: Database, store: Store) -> None:
