@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import sendonce
-from sendonce import ConfigError, Delivered, embedded_worker
+from sendonce import ConfigError, Delivered, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
+from sendonce.settings.load import load
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
 from tests.processes import until_async
@@ -112,6 +113,30 @@ async def test_a_database_that_is_not_there_is_said_before_the_block(tmp_path: P
     with pytest.raises(sendonce.StoreError, match="run: sendonce migrate"):
         async with embedded_worker(f"sqlite:///{tmp_path / 'none.db'}", config=config):
             pytest.fail("it has begun")
+
+
+@pytest.mark.parametrize(
+    ("settings", "addresses"),
+    [
+        ({}, []),
+        ({"SENDONCE_WORKER_NOTIFY": "1"}, ["postgresql://app@pooler/shop"]),
+        ({"SENDONCE_DATABASE_LISTEN_URL": "postgresql://app@direct/shop"}, []),
+        (
+            {"SENDONCE_WORKER_NOTIFY": "1", "SENDONCE_DATABASE_LISTEN_URL": "postgresql://app@direct/shop"},
+            ["postgresql://app@direct/shop"],
+        ),
+    ],
+)
+def test_who_waits_for_announcements_listens_where_the_settings_say(
+    settings: dict[str, str], addresses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a pooler no announcement comes, and nobody would notice: the worker polls."""
+    listening: list[str] = []
+    monkeypatch.setattr(embedded, "open_doorbell", listening.append)
+
+    embedded.doorbell_of(load(None, {"SENDONCE_DATABASE": "postgresql://app@pooler/shop", **settings}))
+
+    assert listening == addresses
 
 
 async def test_it_leaves_the_signals_to_the_application(database: Database, config: Path) -> None:
