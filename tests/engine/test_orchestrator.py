@@ -1,6 +1,7 @@
 """The orchestrator decides through decide() alone, with the right policy and the right knowledge of the channel."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -108,7 +109,9 @@ def test_what_a_loss_has_put_in_doubt_is_left_alone_until_no_send_can_be_on_its_
     wait: str, timeout: str, left_alone: float
 ) -> None:
     """Whoever sends for a life of the database that is lost still does so."""
-    policies = Policies(QUICK, {"test": {"doubt_wait": wait, "timeout": timeout}})
+    policies = Policies(
+        replace(QUICK, timeout=timedelta(seconds=1)), {"test": {"doubt_wait": wait, "timeout": timeout}}
+    )
 
     assert policies.longest_doubt_wait == timedelta(seconds=left_alone)
 
