@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
+from sendonce.domain.answers import NOT_FOUND
 from sendonce.domain.attempts import Lease, Verdict
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Unknown
+from sendonce.domain.outcomes import Delivered, Failed, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.operations import doubt
@@ -194,9 +195,7 @@ async def test_R16_found_completes_it_with_the_providers_id_and_time(database: D
 async def test_R11_not_found_clears_the_doubt_and_makes_it_due(database: Database, store: Store) -> None:
     [delivery_id] = await given_in_doubt(database, store)
     lease = await doubtful_lease(store)
-    outcome = Deferred("not_found", again_in=timedelta(0))
-
-    await store.settle(decided([report(lease, outcome, cleared=True)], POLICY, can_look_up=True))
+    await store.settle(decided([report(lease, NOT_FOUND, cleared=True)], POLICY, can_look_up=True))
 
     row = await store.delivery(delivery_id)
     assert row is not None
