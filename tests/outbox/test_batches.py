@@ -6,6 +6,7 @@ import pytest
 
 from sendonce import Draft, Email, KeyReused, Outbox
 from sendonce.outbox import entries
+from sendonce.outbox.drafts import render
 from tests.outbox.databases import NOTHING, Address, recording
 
 OUTBOX = Outbox()
@@ -62,6 +63,16 @@ def test_a_batch_larger_than_a_portion_is_still_all_or_nothing(
     assert [each.duplicate for each in published] == [False] * 35 + [True, True]
     assert published[-1].event_id == published[0].event_id
     assert address.counts() == {"events": 36, "deliveries": 72, "contents": 36}
+
+
+def test_what_is_sent_to_each_counts_for_the_size_of_a_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MOST_CHARACTERS", 3000)
+    letters = [Draft("a", {}, key=n, to=Email("a@b.example", text="x" * 1000)) for n in range(5)]
+    given = [entries.Entry(event, b"") for event in (render(each, 10_000, 10) for each in letters)]
+
+    portions = [[n for n, _ in portion] for portion in entries.chunks(enumerate(given))]
+
+    assert portions == [[0, 1], [2, 3], [4]]
 
 
 def test_one_bad_event_spoils_the_batch_before_anything_is_written(address: Address) -> None:
