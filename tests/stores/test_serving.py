@@ -300,6 +300,21 @@ class TestExpiry:
 
         assert len(ids_of(await store.start(WORKER, 10, HOLD, limited(MAIL)))) == 2
 
+    async def test_what_a_subscription_needs_that_channel_for_stays_and_is_given_up_when_it_expires(
+        self, database: Database, store: Store
+    ) -> None:
+        await a_subscription(store, "sms:+491")
+        given_event(database)
+        soon = given_event(database, expires_at=later(database, timedelta(hours=1)))
+        await store.start(WORKER, 10, HOLD, limited(MAIL))
+        database.advance(timedelta(hours=1))
+
+        assert await store.give_up_unserved("channel:sms", 0, 10, message=MESSAGE) == (1, None)
+
+        [letter] = database.rows("dead_letters")
+        assert database.one("select event_id from sendonce_deliveries where id = ?", letter["delivery_id"]) == soon
+        assert await rooms(store) == {"channel:sms": 1}
+
 
 class TestWorkers:
     async def test_each_learns_what_the_others_serve(self, store: Store) -> None:
