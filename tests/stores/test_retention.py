@@ -1,5 +1,6 @@
 """Retention: what goes, when, in which order, and what never does."""
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,13 @@ from sendonce.errors import KeyReused, NotAllowed, SendonceError
 from sendonce.operations.explain import explain
 from sendonce.operations.prune import Plan, count, prune
 from sendonce.outbox.outbox import Outbox
+from sendonce.stores.bulk import CANCEL
 from sendonce.stores.ports import Store
 from sendonce.stores.records import Filter
 from sendonce.stores.upkeep import REST, Reached, Stage, Step, Turn
 from tests.given import given_delivery_in, given_due_delivery, given_event, given_lease, result, settle_with
-from tests.stores.aging import backdate, begun_earlier
+from tests.stores.aging import backdate, begun_earlier, without_rules
+from tests.stores.bulkwork import begun
 from tests.stores.databases import REFUSED, Database
 
 NOW = timedelta(0)
@@ -200,6 +203,25 @@ async def test_M13_a_walk_ends_where_events_are_too_young(database: Database, st
     assert await retain(store, Stage.KEYS, 30 * DAY) == Step(old, 1, 0)
     assert await store.retain(Stage.KEYS, old, limit=10, age=30 * DAY) == Step(None)
     assert [row["id"] for row in database.rows("events")] == [young, odd]
+
+
+async def test_what_was_never_counted_as_delivered_is_not_counted_as_removed(database: Database, store: Store) -> None:
+    """What a person has attested was not delivered by a worker; the tally that is checked goes by what was."""
+    given_due_delivery(database)
+    await settle_with(store, await given_lease(store), Refused("410"))
+    [letter] = await store.dead_letters(Filter())
+    await store.attest([letter.id], operator="ada", reason="she told me")
+    given_due_delivery(database, to="null:b")
+    await settle_with(store, await given_lease(store), Delivered())
+
+    step = await retain(store, Stage.HISTORY)
+
+    counted: dict[str, int] = {}
+    for row in database.rows("counters"):
+        counted[row["name"]] = counted.get(row["name"], 0) + row["amount"]
+    assert step.deliveries == 3
+    assert (counted["completed"], counted["removed_completed"]) == (1, 1)
+    assert (counted["dead_lettered"], counted["removed_dead_lettered"]) == (1, 1)
 
 
 async def test_a_count_removes_nothing(database: Database, store: Store) -> None:
@@ -385,6 +407,20 @@ async def test_old_workers_operations_and_ended_secrets_are_dropped(database: Da
     assert worker_id == 1
     assert database.rows("workers") == database.rows("operations") == []
     assert len(await store.kept_secrets(subscription_id)) == 1
+
+
+async def test_an_operation_is_as_old_as_its_end(database: Database, store: Store) -> None:
+    """One that is still at work, and one that has just ended, are young whenever they were begun."""
+    at_work, ended = await begun(store, CANCEL), await begun(store, CANCEL)
+    with without_rules(database) as connection:
+        span = 30 * DAY // timedelta(microseconds=1) if isinstance(connection, sqlite3.Connection) else 30 * DAY
+        connection.execute(database.spell("update sendonce_operations set created_at = created_at - ?"), (span,))
+    await store.set_operation_state(ended.id, "cancelled", operator="ada", reason="test")
+
+    dropped = await store.drop_rest(limit=10, workers=None, operations=DAY)
+
+    assert dropped == 0
+    assert {at_work.id, ended.id} <= {row["id"] for row in database.rows("operations")}
 
 
 @pytest.mark.parametrize("state", [DeliveryState.IN_PROGRESS, DeliveryState.PENDING_RETRY])
