@@ -105,3 +105,14 @@ def test_a_key_belongs_to_its_type_and_tenant(address: Address) -> None:
 
     assert len({each.event_id for each in batch}) == 4
     assert address.counts()["events"] == 8
+
+
+def test_the_same_key_of_another_type_or_tenant_is_not_what_a_duplicate_finds(address: Address) -> None:
+    kinds: list[dict[str, Any]] = [{}, {"type": "memo.changed"}, {"tenant": "acme"}, {"tenant": "memo"}]
+    with recording(address) as connection:
+        first = [OUTBOX.publish_many(connection, [draft(payload=kind, **kind)])[0].event_id for kind in kinds]
+        again = [OUTBOX.publish_many(connection, [draft(payload=kind, **kind)])[0] for kind in kinds]
+        batch = OUTBOX.publish_many(connection, [draft(payload=kind, **kind) for kind in kinds])
+
+    assert [each.event_id for each in again] == [each.event_id for each in batch] == first
+    assert all(each.duplicate for each in (*again, *batch))
