@@ -338,3 +338,19 @@ async def test_a_bad_text_leaves_the_rest_of_its_result_readable(database: Datab
     assert (first, second) == ([Verdict.APPLIED], [Verdict.ALREADY_APPLIED])
     assert attempt.outcome == type(POISON[place]).__name__
     assert attempt.response
+
+
+@pytest.mark.parametrize("chosen", [None, "hold"])
+@pytest.mark.parametrize("outcome", [Unknown("timeout"), Accepted("m-1")], ids=["unknown", "accepted"])
+async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_sent_since(
+    database: Database, store: Store, outcome: Outcome, chosen: str | None
+) -> None:
+    first = given_due_delivery(database, if_unsure=chosen)
+    await settle_with(store, await given_lease(store), Unknown("timeout"), replace(POLICY, max_attempts=1))
+    [again] = (await store.open_generations([first], kind="requeue", operator="ada", reason="x")).ids
+    assert database.one("select if_unsure from sendonce_deliveries where id = ?", again) == "resend"
+    database.advance(POLICY.doubt_wait * 2)
+
+    await settle_with(store, await given_lease(store), outcome, can_look_up=True)
+
+    assert database.one("select if_unsure from sendonce_deliveries where id = ?", again) == chosen
