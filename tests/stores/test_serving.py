@@ -51,6 +51,20 @@ class TestClaiming:
         assert (row.attempt_count, row.status) == (0, DeliveryState.PENDING)
         assert database.one("select count(*) from sendonce_attempts where delivery_id = ?", sms[0]) == 0
 
+    async def test_whoever_serves_nothing_gets_nothing(self, database: Database, store: Store) -> None:
+        given_due_delivery(database, to="sms:+491")
+        in_doubt = given_due_delivery(database, to="mailto:ada@example.com")
+        database.execute("update sendonce_deliveries set in_doubt = ? where id = ?", True, in_doubt)
+
+        asked = await store.start_doubtful(WORKER, 10, HOLD, after=0, served=Served([]))
+        started = await store.start(WORKER, 10, HOLD, limited(Served([])))
+        waiting = await store.start_waiting(
+            WORKER, {"channel:sms": 10, "channel:mailto": 10}, HOLD, limited(Served([]))
+        )
+
+        assert (asked.lease, started.lease, waiting.lease) == (None, None, None)
+        assert await rooms(store) == {"channel:mailto": 1, "channel:sms": 1}
+
     async def test_whoever_serves_it_finds_it(self, database: Database, store: Store) -> None:
         sms = given_due_deliveries(database, 3, to="sms:+491")
         await store.start(WORKER, 10, HOLD, limited(MAIL))
