@@ -189,7 +189,9 @@ def test_everything_open_is_put_in_doubt_and_logged(cli: Cli) -> None:
 
     assert refused.code == 1
     assert "1 worker alive (host:7): stop first, or add --even-if-running" in refused.err
-    assert ran.out == ("2 open deliveries put in doubt; nobody asks about them or sends them for 5m, then workers do\n")
+    assert ran.out == (
+        "2 open deliveries put in doubt; nobody asks about them or sends them for at least 5m, then workers do\n"
+    )
     assert in_doubt(cli) == 2
     early = reconcile(cli)
     assert early.code == 1

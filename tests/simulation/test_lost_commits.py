@@ -129,7 +129,9 @@ def notices_nothing() -> AbstractContextManager[Any]:
 
 def asks_at_once() -> AbstractContextManager[Any]:
     """What is put in doubt is asked about as soon as somebody comes by."""
-    at_once = {name: sql.replace(":due_at", ":now") for name, sql in QUERIES.items() if name == "doubt"}
+    at_once = {
+        name: sql.replace(":now + cast(", ":now + 0 * cast(") for name, sql in QUERIES.items() if name == "doubt"
+    }
     return patch.dict(QUERIES, at_once)
 
 

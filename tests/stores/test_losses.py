@@ -1,7 +1,7 @@
 """A database that has lost commits: nothing is claimed until what it has is in doubt, and how that ends; on both."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown
+from sendonce.operations.doubt import open_in_doubt
 from sendonce.stores.ports import Store
 from tests.given import (
     HOLD,
@@ -159,6 +160,75 @@ async def test_what_is_recorded_after_that_is_sent_without_asking(database: Data
     new = given_due_delivery(database)
 
     assert [(claim.delivery_id, claim.in_doubt) for claim in (await given_lease(store)).claims] == [(new, False)]
+
+
+async def given_for_subscription(database: Database, store: Store, policy: str | None) -> int:
+    """A due delivery of a subscription with this policy; its id."""
+    place = database.one("select count(*) from sendonce_subscriptions")
+    await store.add_subscription(
+        tenant=f"t{place}",
+        types=["memo.created"],
+        destination="null:s",
+        policy=policy,
+        description=None,
+        operator="ada",
+    )
+    return given_due_delivery(database, to=(), tenant=f"t{place}")
+
+
+OWN_WAITS = [
+    (None, WAIT),
+    ('{"doubt_wait": "2h"}', timedelta(hours=2)),
+    ('{"doubt_wait": 7200.5, "max_attempts": 2}', timedelta(seconds=7200.5)),
+    ('{"timeout": "40m"}', timedelta(minutes=80)),
+    ('{"doubt_wait": "1s"}', WAIT),
+    ('{"first_delay": "3h", "longest_delay": "4h"}', WAIT),
+    ("nobody can read this", WAIT),
+]
+
+
+async def waits(store: Store, ids: list[int], since: datetime) -> list[float]:
+    """For how many seconds each is left alone."""
+    rows = [await store.delivery(each) for each in ids]
+    moments = [(row.not_before, row.next_attempt_at) for row in rows if row]
+    assert all(not_before is not None and not_before == due for not_before, due in moments)
+    return [round((not_before - since).total_seconds(), 1) for not_before, _ in moments if not_before]
+
+
+async def test_a_loss_leaves_each_alone_for_as_long_as_its_own_subscription_says(
+    database: Database, store: Store
+) -> None:
+    witness = lost(await given_claim(database, store))
+    ids = [await given_for_subscription(database, store, policy) for policy, _ in OWN_WAITS]
+    ids.append(given_due_delivery(database))
+    assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:7") is not None
+
+    while await store.mark_loss(3):
+        continue
+
+    [begun] = set(await waits(store, ids[:1], database.now()))
+    moments = [seconds - begun for seconds in await waits(store, ids, database.now())]
+    wanted = [(wait - WAIT).total_seconds() for _, wait in OWN_WAITS]
+    assert moments == pytest.approx([*wanted, 0.0], abs=120)
+    database.advance(WAIT + timedelta(minutes=2))
+    due = {claim.delivery_id for claim in (await given_lease(store)).claims}
+    assert due == {each for each, (_, wait) in zip(ids, OWN_WAITS, strict=False) if wait == WAIT} | {ids[-1]}
+
+
+async def test_whoever_says_how_long_is_obeyed_and_who_does_not_leaves_it_to_the_subscription(
+    database: Database, store: Store
+) -> None:
+    own = await given_for_subscription(database, store, '{"doubt_wait": "2h"}')
+
+    async for _ in open_in_doubt(store, operator="ada", reason="restored", wait=timedelta(minutes=1)):
+        continue
+    [said] = await waits(store, [own], database.now())
+    async for _ in open_in_doubt(store, operator="ada", reason="restored"):
+        continue
+    [left] = await waits(store, [own], database.now())
+
+    assert 0 < said <= 60
+    assert 7000 < left <= 7200
 
 
 async def test_a_loss_is_noticed_once_for_all_workers(database: Database, store: Store) -> None:

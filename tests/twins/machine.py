@@ -73,9 +73,9 @@ class Twins(Working):
         else:
             self.call("stop", *scope, **by)
 
-    @rule(after=ids, limit=st.integers(0, 9), wait=spans, by=who)
-    def doubt(self, after: int, limit: int, wait: timedelta, by: dict[str, Any]) -> None:
-        self.call("doubt", after, limit, wait=wait)
+    @rule(after=ids, limit=st.integers(0, 9), wait=spans, by=who, is_exact=st.booleans())
+    def doubt(self, after: int, limit: int, wait: timedelta, by: dict[str, Any], is_exact: bool) -> None:
+        self.call("doubt", after, limit, wait=wait, is_exact=is_exact)
         self.call("log_doubt", affected=limit, **by)
 
     # Subscriptions
@@ -94,7 +94,8 @@ class Twins(Working):
 
     @rule(
         place=places, state=st.sampled_from(["active", "active", "paused", "disabled", "removed"]),
-        rate=st.sampled_from([None, 0.1, 3.0]), policy=st.sampled_from([None, '{"max_attempts": 2}']),
+        rate=st.sampled_from([None, 0.1, 3.0]),
+        policy=st.sampled_from([None, '{"max_attempts": 2}', '{"doubt_wait": "2h"}']),
         types=st.lists(st.sampled_from(PATTERNS), max_size=2, unique=True), by=who_perhaps, overlap=spans, what=places,
     )  # fmt: skip
     def change_subscription(self, **given: Any) -> None:

@@ -1,7 +1,6 @@
 """sendonce doubt: after a restore, have everything that is open asked about before it is sent."""
 
 import argparse
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sendonce.cli import values
@@ -12,7 +11,7 @@ from sendonce.cli.progress import progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.domain.durations import format_duration
-from sendonce.operations.doubt import open_in_doubt
+from sendonce.operations.doubt import USUAL_WAIT, open_in_doubt
 from sendonce.operations.wording import counted
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--wait",
         type=values.duration,
-        default=timedelta(minutes=5),
         metavar="TIME",
-        help="how long nothing is asked or sent, because providers may lag (default 5m)",
+        help="how long nothing is asked or sent, because providers may lag (default 5m, and where a subscription's own"
+        " doubt_wait is longer, that)",
     )
     parser.add_argument("--even-if-running", action="store_true", help="although workers are alive")
     add_operator(parser, reason_required=True)
@@ -45,9 +44,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_json({"changed": changed})
     else:
-        lag = f"; nobody asks about them or sends them for {format_duration(args.wait)}, then workers do"
+        wait, least = (USUAL_WAIT, "at least ") if args.wait is None else (args.wait, "")
+        lag = f"; nobody asks about them or sends them for {least}{format_duration(wait)}, then workers do"
         done = f"{counted(changed, 'open delivery', 'open deliveries')} put in doubt"
-        say(f"{done}{lag if args.wait else '; ask now with: sendonce reconcile'}")
+        say(f"{done}{lag if wait else '; ask now with: sendonce reconcile'}")
     return 0
 
 

@@ -18,7 +18,12 @@ from sendonce.domain.outcomes import (
     Unknown,
     is_our_own,
 )
-from sendonce.domain.policies import IfUnsure, Policy, next_delay, span
+from sendonce.domain.policies import IfUnsure, Policy, next_delay, parse_policy, span
+from sendonce.errors import ConfigError
+
+_MOMENT = timedelta(microseconds=1)
+# Whatever a subscription's settings are put over: so short that only what they say themselves counts.
+_NOTHING_SAID = Policy(first_delay=_MOMENT, longest_delay=timedelta(days=30), timeout=_MOMENT, doubt_wait=timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,15 @@ def doubt_wait(policy: Policy, code: str | None, *, was_in_doubt: bool) -> timed
     if code != LEASE_EXPIRED.code:
         return policy.doubt_wait
     return max(policy.doubt_wait, policy.timeout * (2 if was_in_doubt else 1))
+
+
+def own_doubt_wait(settings: str) -> timedelta:
+    """How long these settings of a subscription leave alone what may have been sent, and be on its way still, whatever
+    they are put over; next to nothing where they say nothing about it, or nothing that can be read."""
+    try:
+        return doubt_wait(parse_policy(_NOTHING_SAID, settings), LEASE_EXPIRED.code, was_in_doubt=True)
+    except ConfigError:
+        return timedelta(0)
 
 
 def _is_spent(delivery: Delivery, policy: Policy) -> bool:

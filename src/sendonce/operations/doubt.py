@@ -11,12 +11,14 @@ from sendonce.stores.readers import ReadStore
 
 STEP = 10_000
 LONGEST_WAIT = timedelta(days=365)
+# As long as any channel of ours says that its other side's look-up may lag.
+USUAL_WAIT = timedelta(minutes=5)
 
 
 class DoubtDesk(ReadStore, Protocol):
     """Reading, and the orchestrator's verbs that a person may ask for after a restore."""
 
-    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
+    async def doubt(self, after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> tuple[int, int | None]:
         """See OrchestratorStore."""
         ...
 
@@ -34,15 +36,16 @@ class Doubted:
 
 
 async def open_in_doubt(
-    desk: DoubtDesk, *, operator: str, reason: str, wait: timedelta, even_if_running: bool = False
+    desk: DoubtDesk, *, operator: str, reason: str, wait: timedelta | None = None, even_if_running: bool = False
 ) -> AsyncIterator[Doubted]:
     """Put all open deliveries in doubt, in steps; how far it has come after each. Logged, also when interrupted.
 
-    None is due before `wait` is over: a provider may not find yet what it was sent just before the failover.
+    None is due before `wait` is over: a provider may not find yet what it was sent just before the failover. Not said,
+    it is USUAL_WAIT, or longer for a subscription whose own policy says so.
 
     A worker that runs has claimed without doubt and would send without asking, so none may.
     """
-    if not timedelta(0) <= wait <= LONGEST_WAIT:
+    if wait is not None and not timedelta(0) <= wait <= LONGEST_WAIT:
         raise ConfigError(f"a wait is between zero and {LONGEST_WAIT.days} days long")
     workers = (await desk.status()).workers
     if workers and not even_if_running:
@@ -51,7 +54,9 @@ async def open_in_doubt(
     changed, after = 0, 0
     try:
         while True:
-            step, last = await desk.doubt(after, STEP, wait=wait)
+            step, last = await desk.doubt(
+                after, STEP, wait=USUAL_WAIT if wait is None else wait, is_exact=wait is not None
+            )
             if last is None:
                 return
             changed, after = changed + step, last

@@ -109,9 +109,10 @@ class OrchestratorStore(Protocol):
         """
         ...
 
-    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
-        """Put up to `limit` open deliveries with ids above `after` in doubt, not due before `wait` is over: how many
-        were changed, and the last id looked at; None when there are no more."""
+    async def doubt(self, after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> tuple[int, int | None]:
+        """Put up to `limit` open deliveries with ids above `after` in doubt, not due before `wait` is over, nor, unless
+        it `is_exact`, before the longer wait of its subscription's own policy is: how many were changed, and the last
+        id looked at; None when there are no more."""
         ...
 
     async def refusal(self, fence: Fence) -> Refusal | None:
@@ -120,8 +121,8 @@ class OrchestratorStore(Protocol):
 
     async def notice_loss(self, witness: Witness, *, wait: timedelta, noticed_by: str) -> LossRow | None:
         """Write down that this database has lost commits: what is recorded now must be asked about before it is sent,
-        and not before `wait` is over; or what was written down about that since the witness. None when the witness is
-        not missing: retention has taken it."""
+        and not before `wait` is over, as with `doubt`; or what was written down about that since the witness. None when
+        the witness is not missing: retention has taken it."""
         ...
 
     async def mark_loss(self, limit: int) -> LossRow | None:

@@ -44,6 +44,7 @@ EXPECTED = {
     "forget_breakers": {"deliveries_parked"},
     "start_doubtful": {"deliveries_in_doubt", "events_pkey"},
     "doubt": {"deliveries_pkey", "deliveries_once"},
+    "policies_in_step": {"deliveries_pkey"},
     "letters_to_attest": {"dead_letters_pkey"},
     "attest": {"deliveries_pkey"},
     "close_attested": {"dead_letters_pkey"},

@@ -27,6 +27,7 @@ BY_ID = "USING INTEGER PRIMARY KEY (rowid=?)"
 MEANT = {
     "claim_doubtful": "SEARCH d USING INDEX sendonce_deliveries_in_doubt (id>?)",
     "doubt": "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    "policies_in_step": "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     "completed_window": "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)",
     "claim_due": "SEARCH d USING INDEX sendonce_deliveries_due (next_attempt_at<?)",
     "claim_waiting": "SEARCH d USING INDEX sendonce_deliveries_parked (parked_on=? AND id>?)",

@@ -1,12 +1,15 @@
 """Commits that this database has lost: noticed by a worker, put in doubt, over when all was asked; and its name."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.stores.postgres.journal import log_operation
-from sendonce.stores.postgres.lanes import Lanes, Row, fetch
+from sendonce.stores.postgres.lanes import Connection, Lanes, Row, fetch
 from sendonce.stores.records import ENGINE, Acted, LossRow
+from sendonce.stores.waits import own_waits
 
 STEP = 10_000
 
@@ -34,7 +37,7 @@ class Losses(Lanes):
         async with self.claims.transaction() as connection:
             for loss_id, upto, marked, wait in await fetch(connection, "loss_to_mark", {}):
                 step = {"after": marked, "upto": upto, "limit": limit, "wait": wait, "loss_id": loss_id}
-                doubted, last = (await fetch(connection, "doubt", step))[0]
+                doubted, last = await doubt_step(connection, step)
                 values = {"loss_id": loss_id, "doubted": doubted, "marked_id": upto if last is None else last}
                 return _loss(await fetch(connection, "loss_marked", values))
         return None
@@ -59,6 +62,17 @@ class Losses(Lanes):
             await fetch(connection, "drop_instance" if name is None else "set_instance", {"name": name})
             subject = "unnamed" if name is None else name
             return await log_operation(connection, "instance", operator, reason, (), subject=subject)
+
+
+async def doubt_step(
+    connection: Connection, step: Mapping[str, Any], *, is_exact: bool = False
+) -> tuple[int, int | None]:
+    """Put what is open in this step in doubt: how many, and the last id looked at. Left alone for the step's wait; for
+    as long as its subscription says where that is longer, unless it `is_exact`."""
+    policies = [] if is_exact else await fetch(connection, "policies_in_step", step)
+    waits = own_waits(policies, timedelta(seconds=step["wait"]))
+    changed, last = (await fetch(connection, "doubt", {**step, "waits": waits}))[0]
+    return changed, last
 
 
 def fence_values(fence: Fence) -> dict[str, object]:

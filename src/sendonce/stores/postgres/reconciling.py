@@ -12,6 +12,7 @@ from sendonce.stores.letters import check_all_closed
 from sendonce.stores.ports import Started
 from sendonce.stores.postgres.journal import log_operation
 from sendonce.stores.postgres.lanes import Connection, fetch
+from sendonce.stores.postgres.losses import doubt_step
 from sendonce.stores.postgres.orchestrating import Orchestrating
 from sendonce.stores.postgres.reading import Reading
 from sendonce.stores.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow, Filter
@@ -42,11 +43,11 @@ class Reconciling(Orchestrating, Reading):
             # All of these are stopped, paused or not served here; there may be others behind them.
             after = claimed.until[1]
 
-    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
+    async def doubt(self, after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> tuple[int, int | None]:
         """See OrchestratorStore."""
-        values = {"after": after, "upto": _LAST, "limit": limit, "wait": wait.total_seconds(), "loss_id": None}
-        changed, last = (await self.results.fetch("doubt", values))[0]
-        return changed, last
+        step = {"after": after, "upto": _LAST, "limit": limit, "wait": wait.total_seconds(), "loss_id": None}
+        async with self.results.transaction() as connection:
+            return await doubt_step(connection, step, is_exact=is_exact)
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
         """See OrchestratorStore."""

@@ -1,6 +1,8 @@
 """Commits that this database has lost: noticed by a worker, put in doubt, over when all was asked; and its name."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
@@ -8,7 +10,8 @@ from sendonce.stores.records import ENGINE, Acted, LossRow
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Row, Transaction
 from sendonce.stores.sqlite.rows import record
-from sendonce.stores.sqlite.times import microseconds, stamp
+from sendonce.stores.sqlite.times import stamp
+from sendonce.stores.waits import own_waits
 
 STEP = 10_000
 _REFUSALS = (Refusal.OTHER_INSTANCE, Refusal.COMMITS_LOST, Refusal.UNMARKED)
@@ -55,6 +58,13 @@ def refusal(transaction: Transaction, fence: Fence) -> Refusal | None:
     return next((refused for refused, is_so in zip(_REFUSALS, found, strict=True) if is_so), None)
 
 
+def doubt_step(transaction: Transaction, step: Mapping[str, Any], *, is_exact: bool = False) -> int:
+    """Put what is open in this step in doubt: how many. Left alone for the step's wait; for as long as its subscription
+    says where that is longer, unless it `is_exact`."""
+    policies = [] if is_exact else transaction.fetch("policies_in_step", step)
+    return transaction.change("doubt", {**step, "waits": own_waits(policies, timedelta(seconds=step["wait"]))})
+
+
 def _notice(transaction: Transaction, witness: Witness, wait: timedelta, noticed_by: str) -> LossRow | None:
     values = {
         "wait": wait.total_seconds(),
@@ -68,9 +78,8 @@ def _notice(transaction: Transaction, witness: Witness, wait: timedelta, noticed
 def _mark(transaction: Transaction, limit: int) -> LossRow | None:
     for loss_id, upto, marked, wait in transaction.fetch("loss_to_mark"):
         last = transaction.fetch("last_of_step", {"after": marked, "upto": upto, "limit": limit})[0][0]
-        due_at = transaction.now + microseconds(timedelta(seconds=wait))
-        step = {"after": marked, "last": upto if last is None else last, "due_at": due_at, "loss_id": loss_id}
-        doubted = transaction.change("doubt", step)
+        step = {"after": marked, "last": upto if last is None else last, "wait": wait, "loss_id": loss_id}
+        doubted = doubt_step(transaction, step)
         return _loss(
             transaction.fetch("loss_marked", {"loss_id": loss_id, "doubted": doubted, "marked_id": step["last"]})
         )

@@ -15,9 +15,9 @@ from sendonce.stores.sqlite import lists
 from sendonce.stores.sqlite.holding import Holders, sendable
 from sendonce.stores.sqlite.journal import log_operation
 from sendonce.stores.sqlite.lanes import Lane, Transaction
-from sendonce.stores.sqlite.losses import refusal
+from sendonce.stores.sqlite.losses import doubt_step, refusal
 from sendonce.stores.sqlite.orchestrating import claim_of, open_lease
-from sendonce.stores.sqlite.times import microseconds, moment, stamp
+from sendonce.stores.sqlite.times import moment, stamp
 
 WINDOW = 1000
 # As on PostgreSQL: a clock may have been set back a little, too.
@@ -42,8 +42,8 @@ class Reconciling:
     ) -> Started:
         return await self._writer.run(_start_doubtful, worker_id, limit, hold, after, Limits(served=served), fence)
 
-    async def doubt(self, after: int, limit: int, *, wait: timedelta) -> tuple[int, int | None]:
-        return await self._writer.run(_doubt, after, limit, wait)
+    async def doubt(self, after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> tuple[int, int | None]:
+        return await self._writer.run(_doubt, after, limit, wait, is_exact)
 
     async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
         return await self._writer.run(_log_doubt, operator, reason, affected)
@@ -86,10 +86,10 @@ def _start_doubtful(
     return Started(None)
 
 
-def _doubt(transaction: Transaction, after: int, limit: int, wait: timedelta) -> tuple[int, int | None]:
+def _doubt(transaction: Transaction, after: int, limit: int, wait: timedelta, is_exact: bool) -> tuple[int, int | None]:
     last = transaction.fetch("last_of_step", {"after": after, "upto": lists.LAST, "limit": limit})[0][0]
-    values = {"after": after, "last": last, "due_at": transaction.now + microseconds(wait), "loss_id": None}
-    return (0, None) if last is None else (transaction.change("doubt", values), last)
+    step = {"after": after, "last": last, "wait": wait.total_seconds(), "loss_id": None}
+    return (0, None) if last is None else (doubt_step(transaction, step, is_exact=is_exact), last)
 
 
 def _log_doubt(transaction: Transaction, operator: str, reason: str, affected: int) -> int:

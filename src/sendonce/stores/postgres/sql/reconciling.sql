@@ -1,7 +1,18 @@
+-- name: policies_in_step
+-- The subscriptions with a policy of their own, of what is open in this step.
+select s.id, s.policy
+  from sendonce_subscriptions s
+ where s.policy is not null and s.id = any(array(
+         select d.subscription_id
+           from (select id, subscription_id, status from sendonce_deliveries
+                  where id > :after and id <= :upto::bigint order by id limit :limit) d
+          where d.status not in ('Completed', 'DeadLettered')));
+
 -- name: doubt
--- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
--- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
--- again: that is not said of what it may have sent itself. What a person puts in doubt (no loss) is not a loss's alone.
+-- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while,
+-- or for longer where its subscription says so (waits: seconds by id). What waits in a room leaves it: a room is asked
+-- about at once. Whoever opened a generation had what was sent before sent again: that is not said of what it may have
+-- sent itself. What a person puts in doubt (no loss) is not a loss's alone.
 with w as materialized (
   select id, status from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit
 ),
@@ -14,10 +25,13 @@ d as (
                                    and f.generation = 0)
                           else t.if_unsure end,
          doubted_by = case when not t.in_doubt or :loss_id::bigint is null then :loss_id::bigint else t.doubted_by end,
-         not_before = greatest(t.not_before, now() + :wait::float8 * interval '1 second'),
-         next_attempt_at = case when t.status <> 'InProgress'
-                                 and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))
-                                then greatest(t.next_attempt_at, t.not_before, now() + :wait::float8 * interval '1 second') end,
+         (not_before, next_attempt_at) = (
+           select n.at,
+                  case when t.status <> 'InProgress'
+                        and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))
+                       then greatest(t.next_attempt_at, n.at) end
+             from (select greatest(t.not_before, now() + interval '1 second' * greatest(
+                            :wait::float8, (:waits::jsonb ->> t.subscription_id::text)::float8)) as at) n),
          parked_on = case when split_part(t.parked_on, ':', 1) in ('stop', 'subscription') then t.parked_on end
    where t.id = any(array(select w.id from w where w.status not in ('Completed', 'DeadLettered') order by w.id))
      and t.status not in ('Completed', 'DeadLettered') and t.proven_at is null

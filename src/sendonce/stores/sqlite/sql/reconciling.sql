@@ -1,7 +1,16 @@
+-- name: policies_in_step
+-- The subscriptions with a policy of their own, of what is open in this step.
+select id, policy
+  from sendonce_subscriptions
+ where policy is not null and id in (
+         select d.subscription_id from sendonce_deliveries d not indexed
+          where d.id > :after and d.id <= :last and d.status not in ('Completed', 'DeadLettered'));
+
 -- name: doubt
--- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while. What
--- waits in a room leaves it: a room is asked about at once. Whoever opened a generation had what was sent before sent
--- again: that is not said of what it may have sent itself. What a person puts in doubt (no loss) is not a loss's alone.
+-- A bounded step up the primary key: what is open from there on may have been sent, and is left alone for a while,
+-- or for longer where its subscription says so (waits: seconds by id). What waits in a room leaves it: a room is asked
+-- about at once. Whoever opened a generation had what was sent before sent again: that is not said of what it may have
+-- sent itself. What a person puts in doubt (no loss) is not a loss's alone.
 update sendonce_deliveries as d
    set in_doubt = 1, updated_at = :now,
        doubted_by = case when not in_doubt or :loss_id is null then :loss_id else doubted_by end,
@@ -10,11 +19,14 @@ update sendonce_deliveries as d
                                where f.event_id = d.event_id and f.destination_hash = d.destination_hash
                                  and f.generation = 0)
                         else if_unsure end,
-       not_before = max(coalesce(not_before, :due_at), :due_at),
-       next_attempt_at = case when status <> 'InProgress'
-                               and (parked_on is null
-                                    or substr(parked_on, 1, instr(parked_on, ':')) not in ('stop:', 'subscription:'))
-                              then max(coalesce(next_attempt_at, :due_at), coalesce(not_before, :due_at), :due_at) end,
+       (not_before, next_attempt_at) = (
+         select n.at,
+                case when d.status <> 'InProgress'
+                      and (d.parked_on is null
+                           or substr(d.parked_on, 1, instr(d.parked_on, ':')) not in ('stop:', 'subscription:'))
+                     then max(coalesce(d.next_attempt_at, n.at), n.at) end
+           from (select max(coalesce(d.not_before, 0), :now + cast(round(1e6 * max(
+                          :wait, coalesce(:waits ->> ('$."' || d.subscription_id || '"'), :wait))) as integer)) as at) n),
        parked_on = case when substr(parked_on, 1, instr(parked_on, ':')) in ('stop:', 'subscription:') then parked_on end
  where id > :after and id <= :last and status not in ('Completed', 'DeadLettered') and proven_at is null;
 
