@@ -1,6 +1,6 @@
 """SQL in files: one name per query, loaded once, with `:name` parameters turned into what a driver wants.
 
-What several queries of a file share is written once, under `-- part: name`, and taken in by `:(name)`.
+What several queries share is written once, under `-- part: name`, and taken in by `:(name)`.
 """
 
 import re
@@ -15,30 +15,26 @@ _SPACES = re.compile(r"\s+")
 
 
 def split(text: str) -> dict[str, str]:
-    """Split a .sql file at its `-- name:` lines."""
+    """Split the text of .sql files at their `-- name:` lines."""
     found = _HEADER.split(text)[1:]
     kinds, names, bodies = found[::3], found[1::3], found[2::3]
-    if len(set(names)) != len(names):
+    if len(set(zip(kinds, names, strict=True))) != len(names):
         raise ValueError("two queries share one name")
     # One space instead of many: psycopg caches its reading of a query only when that is short enough.
     plain = {
-        name: _SPACES.sub(" ", _COMMENT.sub("", body)).strip().rstrip(";")
-        for name, body in zip(names, bodies, strict=True)
+        (kind, name): _SPACES.sub(" ", _COMMENT.sub("", body)).strip().rstrip(";")
+        for kind, name, body in zip(kinds, names, bodies, strict=True)
     }
-    parts = {name: plain.pop(name) for kind, name in zip(kinds, names, strict=True) if kind == "part"}
-    return {name: _PART.sub(lambda match: parts[match[1]], body) for name, body in plain.items()}
+    parts = {name: body for (kind, name), body in plain.items() if kind == "part"}
+    return {
+        name: _PART.sub(lambda match: parts[match[1]], body) for (kind, name), body in plain.items() if kind == "name"
+    }
 
 
 def load(package: str, folder: str = "sql") -> dict[str, str]:
     """Every query of a package's .sql files, by name."""
-    queries: dict[str, str] = {}
-    for file in sorted(files(package).joinpath(folder).iterdir(), key=lambda each: each.name):
-        if file.name.endswith(".sql"):
-            found = split(file.read_text("utf-8"))
-            if repeated := queries.keys() & found.keys():
-                raise ValueError(f"two queries share the name {sorted(repeated)[0]}")
-            queries |= found
-    return queries
+    found = sorted(files(package).joinpath(folder).iterdir(), key=lambda each: each.name)
+    return split("\n".join(file.read_text("utf-8") for file in found if file.name.endswith(".sql")))
 
 
 def parameters(sql: str) -> list[str]:

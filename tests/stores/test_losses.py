@@ -1,5 +1,6 @@
 """A database that has lost commits: nothing is claimed until what it has is in doubt, and how that ends; on both."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -10,13 +11,22 @@ import pytest
 from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown
+from sendonce.errors import NotAllowed
+from sendonce.operations.bulk import plan
+from sendonce.operations.correct import correct
 from sendonce.operations.doubt import open_in_doubt
+from sendonce.operations.explain import explain
+from sendonce.operations.repair import replay, requeue
+from sendonce.stores.bulk import REPLAY, REQUEUE
 from sendonce.stores.ports import Store
+from sendonce.stores.records import Filter, LossRow
+from sendonce.stores.selections import Selection
 from tests.given import (
     HOLD,
     POLICY,
     WORKER,
     decided,
+    given_dead_letter,
     given_delivery_in,
     given_due_deliveries,
     given_due_delivery,
@@ -24,6 +34,7 @@ from tests.given import (
     report,
     settle_with,
 )
+from tests.stores.bulkwork import begun, finish
 from tests.stores.databases import Database
 from tests.stores.test_room_races import at_once
 
@@ -492,3 +503,118 @@ async def test_lease_ids_are_never_given_out_twice(database: Database, store: St
     assert len(set(ids)) == 5
     assert all(abs(later - earlier) > 1 for earlier, later in pairwise(ids))
     assert max(ids) < 2**53, "as many as every reader of JSON can hold"
+
+
+async def given_loss(database: Database, store: Store) -> LossRow:
+    """A loss that is noticed now, everything marked."""
+    witness = Witness(10**6, 1, 7, 10**6, database.now())
+    loss = await store.notice_loss(witness, wait=WAIT, noticed_by="host:7")
+    while await store.mark_loss(100):
+        continue
+    assert loss is not None
+    return loss
+
+
+async def given_doubt(database: Database, store: Store) -> None:
+    """A person who says the same."""
+    assert not [each async for each in open_in_doubt(store, operator="ada", reason="restored") if each.changed]
+
+
+async def test_what_was_given_up_before_a_loss_is_asked_about_before_it_is_sent_again(
+    database: Database, store: Store
+) -> None:
+    """A person may have requeued it in the time that is lost, and it was sent."""
+    given_up = [await given_dead_letter(database, store) for _ in range(3)]
+    loss = await given_loss(database, store)
+
+    opened = [
+        *(await store.open_generations(given_up[:1], kind="requeue", operator="ada", reason="x")).ids,
+        *(await store.open_generations(given_up[1:2], kind="replay", operator="ada", reason="x")).ids,
+    ]
+    done = await finish(store, await begun(store, REQUEUE, Selection(even_if_sent=True)))
+    opened.append(database.one("select max(id) from sendonce_deliveries"))
+
+    rows = [await store.delivery(each) for each in opened]
+    assert done.affected == 1
+    assert [(row.in_doubt, row.if_unsure, row.not_before) for row in rows if row] == [
+        (True, "resend", loss.noticed_at + WAIT)
+    ] * 3
+    assert (await store.start(WORKER, 10, HOLD)).lease is None, "it may be on its way still, or not be found yet"
+    database.advance(WAIT + timedelta(seconds=1))
+    assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True] * 3
+
+
+@pytest.mark.parametrize("said", [given_loss, given_doubt], ids=["noticed", "said"])
+async def test_to_send_again_what_was_given_up_before_a_loss_takes_a_decision(
+    database: Database, store: Store, said: Callable[[Database, Store], Awaitable[object]]
+) -> None:
+    old = await given_dead_letter(database, store)
+    [letter] = await store.dead_letters(Filter())
+    assert not letter.in_doubt
+    await said(database, store)
+    again = "may have been sent already"
+    who: dict[str, Any] = {"operator": "ada", "reason": "x"}
+
+    with pytest.raises(NotAllowed, match=again):
+        await requeue(store, [letter.id], **who)
+    with pytest.raises(NotAllowed, match=again):
+        await replay(store, [old], **who)
+    with pytest.raises(NotAllowed, match=again):
+        await correct(store, old, payload={"n": 2}, **who)
+    with pytest.raises(NotAllowed, match=again):
+        await store.correct(old, content='{"n": 2}', destination=None, **who)
+    for kind in (REQUEUE, REPLAY):
+        done = await finish(store, await begun(store, kind, Selection()))
+        assert (done.affected, done.skipped) == (0, 1)
+        planned = await plan(store, kind, Selection())
+        assert (planned.matching, planned.may_have_arrived) == (1, 1)
+    told = "\n".join((await explain(store, f"delivery:{old}")).sentences)
+    assert "it may have been sent since then: this database has lost commits" in told
+    assert f"requeue {letter.id} --reason TEXT --even-if-sent" in told
+
+    [letter] = await store.dead_letters(Filter())
+    assert letter.in_doubt
+    [opened] = await requeue(store, [letter.id], **who, even_if_sent=True)
+    row = await store.delivery(opened.delivery_id)
+    assert row is not None
+    assert (opened.may_repeat, row.in_doubt) == (True, True)
+
+
+@pytest.mark.parametrize("said", [given_loss, given_doubt], ids=["noticed", "said"])
+async def test_what_is_given_up_after_a_loss_is_sent_again_as_always(
+    database: Database, store: Store, said: Callable[[Database, Store], Awaitable[object]]
+) -> None:
+    await said(database, store)
+    await given_dead_letter(database, store)
+
+    [letter] = await store.dead_letters(Filter())
+    [opened] = await requeue(store, [letter.id], operator="ada", reason="x")
+
+    row = await store.delivery(opened.delivery_id)
+    assert row is not None
+    assert (letter.in_doubt, opened.may_repeat, row.in_doubt, row.if_unsure) == (False, False, False, None)
+
+
+async def test_what_was_given_up_before_a_loss_that_was_none_is_sent_again_as_always(
+    database: Database, store: Store
+) -> None:
+    await given_dead_letter(database, store)
+    await given_loss(database, store)
+    await store.disprove_loss(operator="ada", reason="nothing was lost")
+
+    [letter] = await store.dead_letters(Filter())
+    [opened] = await requeue(store, [letter.id], operator="ada", reason="x")
+
+    assert (letter.in_doubt, opened.may_repeat) == (False, False)
+
+
+async def test_what_was_delivered_before_a_loss_is_replayed_without_asking(database: Database, store: Store) -> None:
+    """Asking would find what was delivered then, and nothing would be sent."""
+    done = await given_delivery_in(database, store, DeliveryState.COMPLETED)
+    await given_loss(database, store)
+
+    [opened] = (await store.open_generations([done], kind="replay", operator="ada", reason="x")).ids
+
+    row = await store.delivery(opened)
+    assert row is not None
+    assert (row.in_doubt, row.not_before) == (False, None)

@@ -141,7 +141,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("the request may have gone out, and no answer, or none that is HTTP, came back", LOST),
         Row("a network that is closed to us", FORBIDDEN),
         Row("a bearer or certificate of the subscription that cannot be used", BAD_SECRET),
-        Row("we could not begin: too many look-ups of names, out of descriptors or memory", NOT_DIALLED),
+        Row("too many names of its tenant or domain are being looked up", NAMES_BUSY),
+        Row("we could not begin: out of descriptors or memory", NOT_DIALLED),
         Row("no room for the certificate's file", LACKING),
     ),
     "Mail providers": (

@@ -10,7 +10,7 @@ from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.events import new_event
 from sendonce.errors import BadDestination, BadEvent, NotAllowed, NotFound
 from sendonce.operations.desk import Desk
-from sendonce.operations.repair import Reopened
+from sendonce.operations.repair import Reopened, may_have_been_sent
 from sendonce.stores.records import DeliveryRow
 
 _MAIL = "mailto"
@@ -32,7 +32,8 @@ async def correct(
     as it was recorded. The token is a new one: what may have been sent before needs `even_if_sent`.
     """
     delivery, address = await _found(desk, delivery_id)
-    if delivery.in_doubt and not even_if_sent:
+    may_repeat = await may_have_been_sent(desk, delivery)
+    if may_repeat and not even_if_sent:
         raise NotAllowed(
             f"delivery {delivery.id} may have been sent already: look at it with: sendonce explain "
             f"delivery:{delivery.id}; to send the correction all the same, add --even-if-sent"
@@ -50,7 +51,7 @@ async def correct(
         even_if_sent=even_if_sent,
     )
     return Reopened(
-        old_delivery_id=delivery.id, delivery_id=acted.ids[0], destination=wanted.uri, may_repeat=delivery.in_doubt
+        old_delivery_id=delivery.id, delivery_id=acted.ids[0], destination=wanted.uri, may_repeat=may_repeat
     )
 
 

@@ -51,8 +51,9 @@ async def replay(
 ) -> list[Reopened]:
     """Open the next generation of finished deliveries, all or none. What was sent needs `even_if_sent`."""
     deliveries = [await _finished(desk, each) for each in dict.fromkeys(delivery_ids)]
-    for delivery in deliveries:
-        if _was_sent(delivery) and not even_if_sent:
+    sent = [each.status is DeliveryState.COMPLETED or await may_have_been_sent(desk, each) for each in deliveries]
+    for delivery, was_sent in zip(deliveries, sent, strict=True):
+        if was_sent and not even_if_sent:
             known = "was sent" if delivery.status is DeliveryState.COMPLETED else "may have been sent already"
             raise NotAllowed(
                 f"delivery {delivery.id} {known}: look at it with: sendonce explain delivery:{delivery.id}; "
@@ -66,9 +67,9 @@ async def replay(
             old_delivery_id=delivery.id,
             delivery_id=new_id,
             destination=delivery.destination,
-            may_repeat=_was_sent(delivery),
+            may_repeat=was_sent,
         )
-        for delivery, new_id in zip(deliveries, acted.ids, strict=True)
+        for delivery, new_id, was_sent in zip(deliveries, acted.ids, sent, strict=True)
     ]
 
 
@@ -78,8 +79,12 @@ async def discard(desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, 
     return await desk.discard([letter.id for letter in letters], operator=operator, reason=reason)
 
 
-def _was_sent(delivery: DeliveryRow) -> bool:
-    return delivery.status is DeliveryState.COMPLETED or delivery.in_doubt
+async def may_have_been_sent(store: ReadStore, delivery: DeliveryRow) -> bool:
+    """True when it is in doubt, or when its dead letter is: it was given up before commits were lost."""
+    if delivery.in_doubt or delivery.status is not DeliveryState.DEAD_LETTERED:
+        return delivery.in_doubt
+    letter = await store.dead_letter_of(delivery.id)
+    return letter is not None and letter.in_doubt
 
 
 async def open_letter(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:

@@ -12,6 +12,7 @@ from sendonce.operations.wording import ago, counted, dated, one_line, ordinal, 
 from sendonce.stores.records import AttemptRow, DeadLetterRow
 
 BY_A_PERSON = ": a person put all that was open in doubt (sendonce doubt --open)"
+IN_LOST_TIME = ": this database has lost commits, and somebody may have requeued it in that time"
 NO_WORKER = "no worker is alive; start one with: sendonce worker"
 
 
@@ -151,6 +152,8 @@ def _given_up(known: Known) -> list[str]:
         sentences += _doubt(known)
     if known.newer is not None:
         return sentences
+    if letter.in_doubt and not known.delivery.in_doubt:
+        sentences.append(f"it may have been sent since then{known.for_operators(IN_LOST_TIME)}")
     if letter.closed_at is not None:
         by = f" by {one_line(letter.closed_by)}" if letter.closed_by else ""
         return [
@@ -169,7 +172,7 @@ def _commands(known: Known, letter: DeadLetterRow) -> list[str]:
     if letter.reason is ReasonClass.REFUSED:
         correct = f"sendonce dead-letters correct {letter.id} --reason TEXT"
         sentences.append(f"if its address or content is wrong, correct it with: {correct}")
-    if not known.delivery.in_doubt:
+    if not letter.in_doubt:
         return [*sentences, f"requeue with: {requeue}"]
     return [
         *sentences,

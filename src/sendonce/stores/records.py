@@ -109,7 +109,8 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRow:
-    """A delivery given up, with what a person needs to decide about it."""
+    """A delivery given up, with what a person needs to decide about it. `in_doubt`: it may have been sent, before or,
+    where commits were lost after it was given up, in the time that is lost."""
 
     id: int
     delivery_id: int

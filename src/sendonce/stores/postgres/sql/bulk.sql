@@ -23,10 +23,11 @@ with w as materialized (
            where id > :after and id <= :upper order by id limit :window) z
 ),
 m as materialized (
-  select w.id, w.nth, w.delivery_id, d.in_doubt as may_have_arrived
+  select w.id, w.nth, w.delivery_id, d.in_doubt or :(lost_until) is not null as may_have_arrived
     from w
    cross join lateral (
-     select t.event_id, t.destination, t.in_doubt from sendonce_deliveries t where t.id = w.delivery_id offset 0) d
+     select t.id, t.event_id, t.destination, t.status, t.in_doubt, t.updated_at from sendonce_deliveries t
+      where t.id = w.delivery_id offset 0) d
    cross join lateral (select t.type, t.tenant from sendonce_events t where t.id = d.event_id offset 0) e
    where w.closed_at is null
      and case when :reason::text is null then w.reason <> 'cancelled' else w.reason = :reason::text end
@@ -43,12 +44,13 @@ m as materialized (
 -- have no newer generation. To cancel is to decide: those are found only when this reason is asked for.
 with w as materialized (
   select z.id, z.event_id, z.destination, z.destination_hash, z.generation, z.status, z.in_doubt, z.created_at,
-         row_number() over (order by z.id) as nth
-    from (select id, event_id, destination, destination_hash, generation, status, in_doubt, created_at
+         z.updated_at, row_number() over (order by z.id) as nth
+    from (select id, event_id, destination, destination_hash, generation, status, in_doubt, created_at, updated_at
             from sendonce_deliveries where id > :after and id <= :upper order by id limit :window) z
 ),
 m as materialized (
-  select d.id, d.nth, d.id as delivery_id, d.in_doubt or d.status = 'Completed' as may_have_arrived
+  select d.id, d.nth, d.id as delivery_id,
+         d.in_doubt or d.status = 'Completed' or :(lost_until) is not null as may_have_arrived
     from w d
    cross join lateral (select t.type, t.tenant from sendonce_events t where t.id = d.event_id offset 0) e
    where d.status in ('Completed', 'DeadLettered')

@@ -15,7 +15,7 @@ select z.delivery_id, null
 -- name: to_correct
 -- A delivery and its dead letter as a correction finds them; whether what it was to be sent is still there; and who of
 -- this event has the wanted destination already.
-select d.status, d.in_doubt, z.closed_as, d.subscription_id,
+select d.status, d.in_doubt or :(lost_until) is not null, z.closed_as, d.subscription_id,
        case when d.has_content
             then (select c.content is not null from sendonce_contents c
                    where c.event_id = d.event_id and c.destination_hash = d.destination_hash

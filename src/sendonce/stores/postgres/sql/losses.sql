@@ -1,6 +1,16 @@
 -- part: loss
 l.id, l.noticed_at, l.noticed_by, l.ended_at, l.ended_by, l.upto_id, l.marked_id, l.doubted
 
+-- part: lost_until
+-- Of a delivery d that was given up before lost commits were noticed, or before a person has said so, and was not shown to
+-- be none: until when it is left alone; null of any other. A person may have had it sent again in the time that is lost.
+case when d.status = 'DeadLettered' then coalesce(
+  (select max(l.noticed_at + l.wait * interval '1 second')
+     from sendonce_losses l
+    where l.upto_id >= d.id and l.noticed_at > d.updated_at and (l.ended_by is null or l.ended_by = 'sendonce worker')),
+  case when d.updated_at < (select max(o.created_at) from sendonce_operations o where o.kind = 'doubt')
+       then d.updated_at end) end
+
 -- name: notice_loss
 -- Once for all workers: whoever has noticed it since the claim that is missing has noticed that too. Where retention has
 -- taken away the history of its event, or has come past an event that is gone, the claim is not missing but old; of any

@@ -16,21 +16,24 @@ select d.id, d.status, n.id, n.generation
 
 -- name: open_generations
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
--- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
--- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that,
--- until what it sends may have arrived too; but a repair is only for those who can be asked. The moment before which it is
--- to be left alone goes along.
+-- what is marked sent without the other side's id for it, and what the other side has no record of (a repair), and
+-- what was given up before commits were lost. Where nobody can be asked it is sent: whoever opens the generation has decided
+-- so, and holding it again would undo that, until what it sends may have arrived too; but a repair is only for those who
+-- can be asked. The moment before which it is to be left alone goes along.
 insert into sendonce_deliveries
   (event_id, subscription_id, destination, destination_hash, generation, corrections, has_content, if_unsure, in_doubt,
    notification_id, not_before, next_attempt_at)
 select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
        case when g.in_doubt and :kind::text <> 'repair' then 'resend' else d.if_unsure end, g.in_doubt,
-       case when g.in_doubt then d.notification_id end, case when g.in_doubt then d.not_before end,
-       greatest(now(), case when g.in_doubt then d.not_before end)
+       case when g.in_doubt then d.notification_id end, g.not_before, greatest(now(), g.not_before)
   from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
   join sendonce_deliveries d on d.id = w.id
  cross join lateral (
-   select d.in_doubt or :kind::text = 'repair' or (d.status = 'Completed' and d.notification_id is null) as in_doubt) g
+   select n.in_doubt, case when n.in_doubt then greatest(d.not_before, n.lost_until) end as not_before
+     from (
+       select l.lost_until, d.in_doubt or :kind::text = 'repair' or l.lost_until is not null
+                            or (d.status = 'Completed' and d.notification_id is null) as in_doubt
+         from (select :(lost_until) as lost_until) l) n) g
  order by w.place
 returning id, event_id, destination_hash, generation;
 

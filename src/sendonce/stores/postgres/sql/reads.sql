@@ -163,7 +163,8 @@ select id from sendonce_dead_letters where delivery_id = :delivery_id;
 
 -- name: dead_letter_rows
 -- A window may be most of the dead letters there are, and plain joins would then walk through all deliveries.
-select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, d.generation, d.in_doubt, z.reason,
+select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, d.generation,
+       d.in_doubt or :(lost_until) is not null, z.reason,
        z.error_code, z.error_message, z.created_at, z.closed_at, z.closed_as, z.closed_by
   from unnest(:ids::bigint[]) as w(id)
  cross join lateral (select t.* from sendonce_dead_letters t where t.id = w.id offset 0) z

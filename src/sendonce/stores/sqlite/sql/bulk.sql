@@ -23,7 +23,7 @@ with w as materialized (
            where id > :after and id <= :upper order by id limit :window) z
 ),
 m as materialized (
-  select w.id, w.nth, w.delivery_id, d.in_doubt as may_have_arrived
+  select w.id, w.nth, w.delivery_id, d.in_doubt or :(lost_until) is not null as may_have_arrived
     from w
    cross join sendonce_deliveries d not indexed on d.id = w.delivery_id
    cross join sendonce_events e not indexed on e.id = d.event_id
@@ -42,12 +42,13 @@ m as materialized (
 -- have no newer generation. To cancel is to decide: those are found only when this reason is asked for.
 with w as materialized (
   select z.id, z.event_id, z.destination, z.destination_hash, z.generation, z.status, z.in_doubt, z.created_at,
-         row_number() over (order by z.id) as nth
-    from (select id, event_id, destination, destination_hash, generation, status, in_doubt, created_at
+         z.updated_at, row_number() over (order by z.id) as nth
+    from (select id, event_id, destination, destination_hash, generation, status, in_doubt, created_at, updated_at
             from sendonce_deliveries not indexed where id > :after and id <= :upper order by id limit :window) z
 ),
 m as materialized (
-  select d.id, d.nth, d.id as delivery_id, d.in_doubt or d.status = 'Completed' as may_have_arrived
+  select d.id, d.nth, d.id as delivery_id,
+         d.in_doubt or d.status = 'Completed' or :(lost_until) is not null as may_have_arrived
     from w d
    cross join sendonce_events e not indexed on e.id = d.event_id
    where d.status in ('Completed', 'DeadLettered')

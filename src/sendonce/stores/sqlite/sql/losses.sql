@@ -1,6 +1,16 @@
 -- part: loss
 id, noticed_at, noticed_by, ended_at, ended_by, upto_id, marked_id, doubted
 
+-- part: lost_until
+-- Of a delivery d that was given up before lost commits were noticed, or before a person has said so, and was not shown to
+-- be none: until when it is left alone; null of any other. A person may have had it sent again in the time that is lost.
+case when d.status = 'DeadLettered' then coalesce(
+  (select max(l.noticed_at + cast(1000000 * l.wait as integer))
+     from sendonce_losses l
+    where l.upto_id >= d.id and l.noticed_at > d.updated_at and (l.ended_by is null or l.ended_by = 'sendonce worker')),
+  case when d.updated_at < (select max(o.created_at) from sendonce_operations o where o.kind = 'doubt')
+       then d.updated_at end) end
+
 -- name: fence
 -- Whether the database has another name than the worker's settings say, no longer has the newest claim that the worker has
 -- seen committed, and has lost commits before and is not ready yet.

@@ -16,20 +16,22 @@ select d.id, d.status, n.id, n.generation
 
 -- name: open_generation
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
--- what is marked sent without the other side's id for it, and what the other side has no record of (a repair). Where
--- nobody can be asked it is sent: whoever opens the generation has decided so, and holding it again would undo that,
--- until what it sends may have arrived too; but a repair is only for those who can be asked. The moment before which it is
--- to be left alone goes along.
+-- what is marked sent without the other side's id for it, and what the other side has no record of (a repair), and
+-- what was given up before commits were lost. Where nobody can be asked it is sent: whoever opens the generation has decided
+-- so, and holding it again would undo that, until what it sends may have arrived too; but a repair is only for those who
+-- can be asked. The moment before which it is to be left alone goes along.
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
    corrections, has_content, if_unsure, in_doubt, notification_id, not_before)
-select event_id, subscription_id, :now, max(:now, coalesce(case when doubtful then not_before end, :now)), :now, destination, destination_hash, generation + 1,
-       corrections, has_content, case when doubtful and :kind <> 'repair' then 'resend' else if_unsure end, doubtful,
-       case when doubtful then notification_id end, case when doubtful then not_before end
+select event_id, subscription_id, :now, max(:now, coalesce(case when doubtful then until end, :now)), :now, destination,
+       destination_hash, generation + 1, corrections, has_content,
+       case when doubtful and :kind <> 'repair' then 'resend' else if_unsure end, doubtful,
+       case when doubtful then notification_id end, case when doubtful then until end
   from (
-    select *, in_doubt or :kind = 'repair' or (status = 'Completed' and notification_id is null) as doubtful
-      from sendonce_deliveries
-     where id = :delivery_id)
+    select *, max(coalesce(not_before, lost_until), coalesce(lost_until, not_before)) as until,
+           in_doubt or :kind = 'repair' or lost_until is not null
+           or (status = 'Completed' and notification_id is null) as doubtful
+      from (select d.*, :(lost_until) as lost_until from sendonce_deliveries d where d.id = :delivery_id))
 returning id;
 
 -- name: close_dead_letters_of
