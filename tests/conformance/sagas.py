@@ -6,11 +6,12 @@ from typing import Any
 
 import psycopg
 
-from sendonce.queries import split
 from sendonce.stores.ports import Store
 from tests.given import given_event
 from tests.stores.databases import Database, PostgresDatabase
 
+_HEADER = re.compile(r"^-- (?:name|part): .*$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _MOVES = re.compile(r"update sendonce_deliveries\b(?:(?! where ).)*?\bset\b(?:(?! where ).)*?\bstatus = ")
 
 # What moves a saga or makes a job.
@@ -55,12 +56,12 @@ async def given_sagas(database: Database, store: Store, amount: int = 1) -> list
 def moving_files(database_name: str) -> set[str]:
     """The files of queries that change a delivery's status or make an attempt."""
     folder = files(f"sendonce.stores.{database_name}").joinpath("sql")
-    found = {file.name: split(file.read_text("utf-8")).values() for file in folder.iterdir()}
-    return {
-        name
-        for name, queries in found.items()
-        if any(_MOVES.search(query) or "into sendonce_attempts" in query for query in queries)
-    }
+    return {file.name for file in folder.iterdir() if any(map(_moves, _HEADER.split(file.read_text("utf-8"))))}
+
+
+def _moves(query: str) -> bool:
+    plain = " ".join(_COMMENT.sub("", query).split())
+    return bool(_MOVES.search(plain)) or "into sendonce_attempts" in plain
 
 
 class Only:

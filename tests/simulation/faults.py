@@ -69,7 +69,7 @@ def takes_a_500_for_surely_not_sent() -> Patch:
 @fault("nobody_hurries_us", within=30)
 def comes_again_as_soon_as_it_is_asked_to() -> Patch:
     """Retry-After: 0 is obeyed to the letter."""
-    return patch.object(decide, "MAY_COME_AT_ONCE", frozenset({"busy"}))
+    return patch.object(decide, "_may_come_at_once", lambda outcome: outcome.again_in is not None)
 
 
 @fault("sent_under_a_committed_lease", within=10)

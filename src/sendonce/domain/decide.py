@@ -159,6 +159,11 @@ def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spre
     return _within_deadline(doubtful, wait(pause, in_doubt=True, left_alone=left_alone))
 
 
+def _may_come_at_once(outcome: Deferred) -> bool:
+    """True where nobody has put it off: it waits for as long as it says. A channel of one's own cannot say so."""
+    return outcome.again_in is not None and outcome.fault is Fault.OURS and outcome.code in MAY_COME_AT_ONCE
+
+
 def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float) -> Decision:
     """Not now. Never sooner than by the backoff, whatever the other side asks for, and not for ever if it asks."""
     if _is_held(delivery, policy):
@@ -173,7 +178,7 @@ def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float)
     if delivery.in_doubt:
         longest = max(longest, doubt_wait(policy, LEASE_EXPIRED.code, was_in_doubt=True))
     pause = min(max(outcome.again_in or timedelta(0), timedelta(0)), longest)
-    if outcome.again_in is None or outcome.code not in MAY_COME_AT_ONCE or outcome.fault is not Fault.OURS:
+    if not _may_come_at_once(outcome):
         pause = max(pause, next_delay(policy, delivery.deferred_count + 1, spread))
     return _within_deadline(delivery, wait(pause, in_doubt=delivery.in_doubt, deferred=True, put_off=put_off))
 
