@@ -12,8 +12,8 @@ from benchmarks.measures import Figures, fresh
 from sendonce import Outbox
 from sendonce.compose import migrate
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.stores.seeding import seed_subscriptions
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.seeding import seed_subscriptions
 
 ROUNDS = 5
 # What a delivery's row holds when it is made, in a table with a primary key and nothing else.

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tests.given import given_due_delivery
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 FINDING = "insert into sendonce_findings (delivery_id, attempt, created_at, kind, outcome) values (?, 1, ?, ?, ?)"
 

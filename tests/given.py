@@ -10,7 +10,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.events import To
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.policies import Policy
-from sendonce.stores.ports import LeaseStore, OrchestratorStore, Store
+from sendonce.store.ports import LeaseStore, OrchestratorStore, Store
 
 POLICY = Policy(
     max_attempts=3,

@@ -11,19 +11,19 @@ import pytest_asyncio
 
 import sendonce
 from sendonce import Desk, Email, NotAllowed, NotFound, Outbox
+from sendonce.admin.known import Known
+from sendonce.admin.stories import tell
+from sendonce.admin.tenants import for_tenant
 from sendonce.channels.signing import new_secret
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, BadEvent, ConfigError
-from sendonce.operations.known import Known
-from sendonce.operations.stories import tell
-from sendonce.operations.tenants import for_tenant
-from sendonce.stores.ports import Store
-from sendonce.stores.records import Room, StopRow
+from sendonce.store.ports import Store
+from sendonce.store.records import Room, StopRow
 from tests.crash.accounts import url_of
 from tests.given import POLICY, given_event, given_lease, settle_with
-from tests.stores.conftest import database, postgres_template, sqlite_template, store
-from tests.stores.databases import Database
+from tests.store.conftest import database, postgres_template, sqlite_template, store
+from tests.store.databases import Database
 
 __all__ = ["database", "postgres_template", "sqlite_template", "store"]
 

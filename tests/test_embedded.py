@@ -9,12 +9,12 @@ import pytest
 import sendonce
 from sendonce import ConfigError, Delivered, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
-from sendonce.settings.load import load
+from sendonce.config.load import load
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
 from tests.processes import until_async
-from tests.stores.conftest import database, postgres_template, sqlite_template
-from tests.stores.databases import Database
+from tests.store.conftest import database, postgres_template, sqlite_template
+from tests.store.databases import Database
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from sendonce.admin import audit, verify
 from sendonce.channels import dialling, mail_api, names, signing
 from sendonce.channels.answers import _LONGEST_WAIT as LONGEST_RETRY_AFTER
 from sendonce.channels.smtp import channel as smtp_channel
@@ -24,12 +25,11 @@ from sendonce.engine import (
     worker,
 )
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
-from sendonce.operations import audit, verify
-from sendonce.stores import leases, records, verifying
-from sendonce.stores.postgres import lanes, orchestrating
-from sendonce.stores.postgres import reconciling as postgres_reconciling
-from sendonce.stores.sqlite import files, holding
-from sendonce.stores.sqlite import reconciling as sqlite_reconciling
+from sendonce.store import leases, records, verifying
+from sendonce.store.postgres import lanes, orchestrating
+from sendonce.store.postgres import reconciling as postgres_reconciling
+from sendonce.store.sqlite import files, holding
+from sendonce.store.sqlite import reconciling as sqlite_reconciling
 
 S = timedelta(seconds=1)
 CONFIG = WorkerConfig()

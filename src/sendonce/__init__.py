@@ -32,21 +32,21 @@ from sendonce.outbox.requests import Requested
 if TYPE_CHECKING:
     from sendonce.compose import migrate
     from sendonce.desk import Desk, open_desk
+    from sendonce.devtools.receive.embedded import embedded_receiver
     from sendonce.embedded import embedded_worker
-    from sendonce.receiving.embedded import embedded_receiver
-    from sendonce.stores.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
+    from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 
 __version__ = "0.1.0.dev0"
 
 # Imported when they are first used: an application that only records needs none of it.
 _LATER = {
-    "AttemptRow": "sendonce.stores.records",
-    "DeadLetterRow": "sendonce.stores.records",
-    "DeliveryRow": "sendonce.stores.records",
+    "AttemptRow": "sendonce.store.records",
+    "DeadLetterRow": "sendonce.store.records",
+    "DeliveryRow": "sendonce.store.records",
     "Desk": "sendonce.desk",
-    "EventRow": "sendonce.stores.records",
-    "SubscriptionRow": "sendonce.stores.records",
-    "embedded_receiver": "sendonce.receiving.embedded",
+    "EventRow": "sendonce.store.records",
+    "SubscriptionRow": "sendonce.store.records",
+    "embedded_receiver": "sendonce.devtools.receive.embedded",
     "embedded_worker": "sendonce.embedded",
     "migrate": "sendonce.compose",
     "open_desk": "sendonce.desk",

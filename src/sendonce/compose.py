@@ -13,20 +13,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.stores.migrations import Told, silent
-from sendonce.stores.urls import DEFAULT_DATABASE
-from sendonce.stores.urls import check_url as check_url
-from sendonce.stores.urls import display_url as display_url
-from sendonce.stores.urls import is_sqlite as is_sqlite
-from sendonce.stores.urls import sqlite_path as sqlite_path
+from sendonce.store.migrations import Told, silent
+from sendonce.store.urls import DEFAULT_DATABASE
+from sendonce.store.urls import check_url as check_url
+from sendonce.store.urls import display_url as display_url
+from sendonce.store.urls import is_sqlite as is_sqlite
+from sendonce.store.urls import sqlite_path as sqlite_path
 
 if TYPE_CHECKING:
     import sqlite3
 
     import psycopg
 
-    from sendonce.operations.doctor import Diagnosis, Limits
-    from sendonce.stores.ports import Doorbell, Store
+    from sendonce.admin.doctor import Diagnosis, Limits
+    from sendonce.store.ports import Doorbell, Store
 
 
 class _Migrator(Protocol):
@@ -50,11 +50,11 @@ async def open_store(url: str, *, writes: bool = False) -> "Store":
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
-        from sendonce.stores.sqlite.store import SqliteStore
+        from sendonce.store.sqlite.store import SqliteStore
 
         return await SqliteStore.connect(url)
     _require_psycopg(url)
-    from sendonce.stores.postgres.store import PostgresStore
+    from sendonce.store.postgres.store import PostgresStore
 
     return await PostgresStore.connect(url, writes=writes)
 
@@ -65,7 +65,7 @@ def open_doorbell(url: str) -> "Doorbell":
     if is_sqlite(url):
         raise ConfigError("SQLite cannot announce new work; leave --notify out, the worker polls")
     _require_psycopg(url)
-    from sendonce.stores.postgres.doorbell import PostgresDoorbell
+    from sendonce.store.postgres.doorbell import PostgresDoorbell
 
     return PostgresDoorbell(url)
 
@@ -94,13 +94,13 @@ async def examine(url: str, limits: "Limits") -> "list[Diagnosis]":
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
-        from sendonce.operations import doctor_sqlite
-        from sendonce.stores.sqlite import examining as sqlite_examining
+        from sendonce.admin import doctor_sqlite
+        from sendonce.store.sqlite import examining as sqlite_examining
 
         return doctor_sqlite.diagnose(await sqlite_examining.examine(url), limits)
     _require_psycopg(url)
-    from sendonce.operations import doctor_postgres
-    from sendonce.stores.postgres import examining as postgres_examining
+    from sendonce.admin import doctor_postgres
+    from sendonce.store.postgres import examining as postgres_examining
 
     return doctor_postgres.diagnose(await postgres_examining.examine(url), limits)
 
@@ -112,7 +112,7 @@ def migration_sql(url: str, from_version: int = 0) -> str:
 
 def grants_sql() -> str:
     """The roles with the least rights, as a script for PostgreSQL."""
-    from sendonce.stores.postgres import grants
+    from sendonce.store.postgres import grants
 
     return grants.sql()
 
@@ -133,7 +133,7 @@ def open_connection(url: str) -> "Iterator[sqlite3.Connection | psycopg.Connecti
 def _sqlite_connection(url: str) -> "Iterator[sqlite3.Connection]":
     from contextlib import closing
 
-    from sendonce.stores.sqlite.files import open_file, parse_url, translated
+    from sendonce.store.sqlite.files import open_file, parse_url, translated
 
     _require_file(url)
     with translated(), closing(open_file(parse_url(url))) as connection:
@@ -157,7 +157,7 @@ def _postgres_connection(url: str) -> "Iterator[psycopg.Connection]":
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        from sendonce.stores.postgres.lanes import cause_of
+        from sendonce.store.postgres.lanes import cause_of
 
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except psycopg.Error as error:
@@ -170,9 +170,9 @@ def _migrator(url: str) -> _Migrator:
 
 def _room(url: str) -> ModuleType:
     if is_sqlite(url):
-        return import_module("sendonce.stores.sqlite.migrator")
+        return import_module("sendonce.store.sqlite.migrator")
     _require_psycopg(url)
-    return import_module("sendonce.stores.postgres.migrator")
+    return import_module("sendonce.store.postgres.migrator")
 
 
 def _require_psycopg(url: str) -> None:

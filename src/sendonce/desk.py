@@ -18,22 +18,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from sendonce.admin import attest, cancel, correct, explain, repair, requests, secrets, subscriptions
+from sendonce.admin.attest import Attested
+from sendonce.admin.cancel import Cancelled
+from sendonce.admin.repair import Reopened
+from sendonce.admin.secrets import Secrets
+from sendonce.admin.tenants import attempt_for_tenant
 from sendonce.channels.signing import new_secret
 from sendonce.compose import open_store
+from sendonce.config.load import find, load_sealer
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import TypedDestination, scheme_of
 from sendonce.domain.requests import RequestState
 from sendonce.errors import NotFound
-from sendonce.operations import attest, cancel, correct, explain, repair, requests, secrets, subscriptions
-from sendonce.operations.attest import Attested
-from sendonce.operations.cancel import Cancelled
-from sendonce.operations.repair import Reopened
-from sendonce.operations.secrets import Secrets
-from sendonce.operations.tenants import attempt_for_tenant
 from sendonce.sealing import Sealer
-from sendonce.settings.load import find, load_sealer
-from sendonce.stores.ports import Store
-from sendonce.stores.records import (
+from sendonce.store.ports import Store
+from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
     Acted,
     AttemptRow,

@@ -10,20 +10,20 @@ from functools import partial
 from pathlib import Path
 
 from sendonce import __version__
+from sendonce.admin import audit
 from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_doorbell, open_store
+from sendonce.config.channels import channels_of
+from sendonce.config.load import find, load
+from sendonce.config.model import Settings
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.policies import Policies
 from sendonce.errors import SendonceError
-from sendonce.observe import logs
-from sendonce.observe.facts import Begun, Emit, Fact, WorkerFailed
-from sendonce.operations import audit
-from sendonce.settings.channels import channels_of
-from sendonce.settings.load import find, load
-from sendonce.settings.model import Settings
-from sendonce.stores.ports import Doorbell, Store
+from sendonce.observability import logs
+from sendonce.observability.facts import Begun, Emit, Fact, WorkerFailed
+from sendonce.store.ports import Doorbell, Store
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 

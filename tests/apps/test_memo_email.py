@@ -14,9 +14,9 @@ import pytest
 
 from apps.memo_email import memos
 from apps.memo_email.api import SETTINGS, build
+from sendonce.config.channels import channels_of
+from sendonce.config.load import load
 from sendonce.contrib.sqlalchemy import async_engine
-from sendonce.settings.channels import channels_of
-from sendonce.settings.load import load
 from tests.apps.service import Service, running
 from tests.contrib.test_fastapi import ask
 from tests.processes import ROOT, until

@@ -20,15 +20,15 @@ from sendonce import Desk, NotAllowed, open_desk
 from sendonce.contrib.sqlalchemy import async_engine
 from sendonce.domain.outcomes import Delivered
 from sendonce.engine.retention import Retention, RetentionSettings
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.apps.service import Service, running
 from tests.cli.workbench import run
 from tests.crash.accounts import url_of
 from tests.given import given_lease, settle_with
 from tests.processes import ROOT
 from tests.provider import Provider
-from tests.stores.conftest import database, postgres_template, sqlite_template
-from tests.stores.databases import Database
+from tests.store.conftest import database, postgres_template, sqlite_template
+from tests.store.databases import Database
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from tests.attack.dns import NameServer, name_server
-from tests.stores.conftest import database, postgres_template, sqlite_template
-from tests.stores.databases import SqliteDatabase
+from tests.store.conftest import database, postgres_template, sqlite_template
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 

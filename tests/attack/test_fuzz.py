@@ -22,12 +22,12 @@ from sendonce.channels.mail import Mail
 from sendonce.channels.mail_api import time_of
 from sendonce.channels.signing import key_of, sign, verify
 from sendonce.channels.smtp.mime import compose
+from sendonce.config.load import load
 from sendonce.domain.destinations import normalise, place_of
 from sendonce.domain.emails import Email, parse_mailbox
 from sendonce.domain.events import DEEPEST_PAYLOAD, render_payload
 from sendonce.domain.outcomes import Refused
 from sendonce.errors import SendonceError
-from sendonce.settings.load import load
 from tests.channels.mail_servers import mail_message
 from tests.guarantees.figures import record
 

@@ -10,7 +10,7 @@ from tests.attack.receivers import FLOODS, OK, ONCE, Villain, bombs, dripping
 from tests.channels.troubles import raw_server
 from tests.given import given_due_delivery
 from tests.processes import Process, sendonce, until_async
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 # A busy machine may stand still for seconds, and what answers must have answered by then.
 TIMEOUT = 10

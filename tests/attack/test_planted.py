@@ -15,11 +15,11 @@ import pytest
 
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.stores.postgres import grants, migrator
+from sendonce.store.postgres import grants, migrator
 from tests.given import given_due_delivery, given_lease, settle_with
 from tests.servers.postgres import Server
-from tests.stores.databases import PostgresDatabase
-from tests.stores.postgres.roles import Roles, granted_roles
+from tests.store.databases import PostgresDatabase
+from tests.store.postgres.roles import Roles, granted_roles
 
 pytestmark = pytest.mark.slow
 

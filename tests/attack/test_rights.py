@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.stores.postgres import grants
+from sendonce.store.postgres import grants
 from tests.servers.postgres import Server
-from tests.stores.postgres.roles import Roles, granted_roles
+from tests.store.postgres.roles import Roles, granted_roles
 
 EXPECTED = Path(__file__).with_name("rights.txt")
 _WHO = "unnest(%(roles)s::text[], %(names)s::text[]) r(role, name)"

@@ -14,11 +14,11 @@ import pytest
 from sendonce.channels.signing import new_secret
 from sendonce.cli import main
 from sendonce.cli.parser import build
-from sendonce.settings.catalogue import SETTINGS
+from sendonce.config.catalogue import SETTINGS
 from tests.channels.troubles import free_port
 from tests.given import given_due_delivery, given_event
 from tests.processes import sendonce, until
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 MARK = "s3cretmark"
 SECRET_SETTINGS = [f"{each.table}.{each.key}" for each in SETTINGS if each.kind.is_secret]

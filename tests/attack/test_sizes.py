@@ -10,7 +10,7 @@ from sendonce.cli import main
 from sendonce.domain.emails import Attachment, Email
 from sendonce.errors import BadEvent, SendonceError
 from sendonce.outbox.outbox import Outbox
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 DEEP = 100_000
 

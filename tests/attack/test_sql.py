@@ -11,7 +11,7 @@ from sendonce.errors import SendonceError
 from sendonce.outbox.outbox import Outbox
 from tests.attack.entry_points import cli_entries, publish_parameters
 from tests.crash.accounts import url_of
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 TEXTS = {
     "a quote": "'; drop table sendonce_events; --",

@@ -16,7 +16,7 @@ from sendonce.channels.protocol import Asking, Channel, Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, Refused, Unknown
 from sendonce.errors import ConfigError
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.channels.contract import ChannelContract
 from tests.channels.http_troubles import place_in_trouble
 from tests.domain.values import a_claim
@@ -25,7 +25,7 @@ from tests.engine.rig import working
 from tests.given import given_due_delivery
 from tests.processes import until_async
 from tests.receiver import Arrival, Receiver
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["sqlite", "sqlite_store", "sqlite_template"]
 

@@ -17,14 +17,14 @@ from sendonce.channels.resend import POLICY as RESEND_POLICY
 from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
 from sendonce.domain.policies import DEFAULT_POLICY, override
-from sendonce.stores.ports import Store
-from sendonce.stores.sqlite.times import moment
+from sendonce.store.ports import Store
+from sendonce.store.sqlite.times import moment
 from tests.channels.providers import SECRET, FakePostmark, FakeProvider, FakeResend, Trouble
 from tests.engine.conftest import sqlite, sqlite_store, sqlite_template
 from tests.engine.rig import working
 from tests.given import given_due_delivery
 from tests.processes import until_async
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["sqlite", "sqlite_store", "sqlite_template"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sendonce.config.apps import load_channels
 from sendonce.errors import ConfigError
-from sendonce.settings.apps import load_channels
 from tests.engine.conftest import sqlite, sqlite_template
 from tests.given import given_due_deliveries
 from tests.processes import sendonce
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["sqlite", "sqlite_template"]
 

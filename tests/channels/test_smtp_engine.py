@@ -7,13 +7,13 @@ from typing import Any
 from sendonce.channels.registry import Channels
 from sendonce.channels.smtp import POLICY
 from sendonce.domain.emails import Email
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.channels.mail_servers import CLOSE, channel_to, mail_server, scripted
 from tests.engine.conftest import sqlite, sqlite_store, sqlite_template
 from tests.engine.rig import working
 from tests.given import given_due_delivery
 from tests.processes import until_async
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["sqlite", "sqlite_store", "sqlite_template"]
 

@@ -9,11 +9,11 @@ from sendonce.cli import main
 from sendonce.cli.commands import COMMANDS
 from sendonce.compose import check_url, display_url
 from sendonce.errors import ConfigError
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 from tests.cli.workbench import Cli, Ran, run
 
 SECRET = "hunter2-s3cret"
-MIGRATIONS = [each.name for each in available("sendonce.stores.sqlite")]
+MIGRATIONS = [each.name for each in available("sendonce.store.sqlite")]
 NEWEST = f"schema {len(MIGRATIONS)}"
 NOBODY = f"postgresql://app:{SECRET}@127.0.0.1:1/db"
 READING = [

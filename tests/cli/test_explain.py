@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.admin.explain import explain
 from sendonce.desk import Desk
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.operations.explain import explain
 from sendonce.sealing import Sealer
-from sendonce.stores.ports import Store
-from sendonce.stores.records import Filter
+from sendonce.store.ports import Store
+from sendonce.store.records import Filter
 from tests.cli.workbench import JUST_NOW, Cli
 
 WHY = ["--reason", "x"]

@@ -7,7 +7,7 @@ import pytest
 from sendonce.domain.attempts import Witness
 from sendonce.domain.outcomes import Unknown
 from sendonce.domain.policies import Policy
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.cli.workbench import Cli
 from tests.processes import sendonce
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.stores.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
+from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 from tests.cli.workbench import Cli, clean_environment, run
 
 

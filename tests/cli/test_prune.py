@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.stores.ports import Store
-from sendonce.stores.records import Filter
+from sendonce.store.ports import Store
+from sendonce.store.records import Filter
 from tests.cli.workbench import Cli
 
 WHY = ("--reason", "test")

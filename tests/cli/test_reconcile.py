@@ -9,7 +9,7 @@ from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, Found, LookUp, NoAnswer, NotFound, Outcome, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.cli.workbench import Cli, Ran
 from tests.processes import sendonce, until
 

@@ -8,7 +8,7 @@ from sendonce import Outbox
 from sendonce.compose import open_connection
 from sendonce.domain.outcomes import Delivered, Refused
 from sendonce.domain.requests import RecipientState, RequestState
-from sendonce.stores.records import RequestRow
+from sendonce.store.records import RequestRow
 from tests.cli.workbench import Cli
 
 

@@ -10,12 +10,12 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
+from sendonce.admin.secrets import check_headers
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.posting import is_allowed
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.errors import ConfigError
-from sendonce.operations.secrets import check_headers
 from sendonce.sealing import Sealer, new_key
 from tests.cli.workbench import Cli, Ran
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sendonce.admin.glance import alert_sentence, warnings
+from sendonce.admin.rooms import room_sentence
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
-from sendonce.operations.glance import alert_sentence, warnings
-from sendonce.operations.rooms import room_sentence
-from sendonce.stores.records import COUNT_CAP, AlertRow, Room, Status, StopRow, WorkerRow
+from sendonce.store.records import COUNT_CAP, AlertRow, Room, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park
 from tests.cli.workbench import JUST_NOW, Cli
 

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Refused
-from sendonce.stores.postgres.store import PostgresStore
-from sendonce.stores.sqlite.store import SqliteStore
-from sendonce.stores.verifying import Inspected, Walk
+from sendonce.store.postgres.store import PostgresStore
+from sendonce.store.sqlite.store import SqliteStore
+from sendonce.store.verifying import Inspected, Walk
 from tests.cli.workbench import Cli
 from tests.processes import sendonce, until
-from tests.stores.aging import without_rules
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.aging import without_rules
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 
 @pytest.fixture

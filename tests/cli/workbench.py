@@ -19,7 +19,7 @@ from sendonce.domain.attempts import Report, Result
 from sendonce.domain.decide import decide
 from sendonce.domain.outcomes import Outcome
 from sendonce.domain.policies import Policy
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 
 Answer = TypeVar("Answer")
 # What is to be tried again is not due again while a test looks at it.

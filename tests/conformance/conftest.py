@@ -11,10 +11,10 @@ from tests.conformance.webhooking import Tenant, Webhooks, serving
 from tests.given import given_event
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.conftest import database, postgres_template, sqlite_template
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.stores.postgres.roles import Roles, granted_roles
-from tests.stores.seeding import seed_subscriptions
+from tests.store.conftest import database, postgres_template, sqlite_template
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.postgres.roles import Roles, granted_roles
+from tests.store.seeding import seed_subscriptions
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 

@@ -20,14 +20,14 @@ from apps.memo_email.tables import MIGRATIONS
 from apps.serving import prepare
 from sendonce import open_desk
 from sendonce.contrib.sqlalchemy import async_engine
-from sendonce.stores.records import Status
+from sendonce.store.records import Status
 from tests.apps.service import Service, running
 from tests.crash.accounts import url_of
 from tests.processes import Process, sendonce, until
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.stores.postgres.roles import granted_roles
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.postgres.roles import granted_roles
 
 POLICY = {"first_delay": "20ms", "longest_delay": "50ms", "jitter": 0, "timeout": "40s"}
 COLUMNS = (

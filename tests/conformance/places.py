@@ -1,7 +1,7 @@
 """Where each requirement is implemented: the file, and what does it there."""
 
 _CORE = "src/sendonce/"
-_POSTGRES = "src/sendonce/stores/postgres/"
+_POSTGRES = "src/sendonce/store/postgres/"
 _SCHEMA = _POSTGRES + "migrations/0001_first.sql"
 _ORCHESTRATOR = _POSTGRES + "sql/orchestrator.sql"
 _OPERATORS = _POSTGRES + "sql/operators.sql"
@@ -12,7 +12,7 @@ _CHECKED = (_CORE + "outbox/requests.py", "checked")
 _RULE = (_CORE + "domain/requests.py", "rule")
 _REQUEST_STATES = (_SCHEMA, "sendonce_request_states")
 _ASK = (_CORE + "engine/attempting.py", "ask")
-_AUDIT = (_CORE + "operations/audit.py", "audit")
+_AUDIT = (_CORE + "admin/audit.py", "audit")
 _MEMOS = ("apps/memo_email/memos.py", "create")
 _OUTBOX_VIEW = ("apps/memo_email/migrations/sql/0001_postgresql.sql", "email_outbox")
 _SAGAS = ("apps/webhooks/migrations/versions/0001_first.py", "webhook_delivery_sagas")
@@ -47,15 +47,15 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "M6": (_SETTLE, _OUTBOX_VIEW),
     "M7": (_DECIDE, _OUTBOX_VIEW),
     "M8": (_OUTBOX_VIEW, (_OPERATORS, "open_generations")),
-    "M9": ((_CORE + "operations/correct.py", "correct"),),
+    "M9": ((_CORE + "admin/correct.py", "correct"),),
     "M10": (_GRANTS,),
     "M11": ((_CORE + "engine/worker.py", "Worker"), (_CORE + "engine/patience.py", "Patience")),
     "M12": (
-        (_CORE + "observe/metrics.py", "exposition"),
+        (_CORE + "observability/metrics.py", "exposition"),
         (_CORE + "engine/gauges.py", "Gauges"),
         (_CORE + "engine/alerts.py", "AlertSettings"),
     ),
-    "M13": ((_CORE + "engine/retention.py", "RetentionSettings"), (_CORE + "operations/prune.py", "prune")),
+    "M13": ((_CORE + "engine/retention.py", "RetentionSettings"), (_CORE + "admin/prune.py", "prune")),
     "M14": ((_CORE + "channels/smtp/mime.py", "compose"),),
     "M15": ((_CORE + "channels/registry.py", "Channels"), (_CORE + "channels/apprise.py", "AppriseChannel")),
     "W1": (_SAGAS, (_SCHEMA, "sendonce_deliveries")),

@@ -17,7 +17,7 @@ from tests.cli.workbench import Ran
 from tests.crash.accounts import end_doubt_waits, url_of
 from tests.processes import until
 from tests.provider import Provider
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 TABLES = (
     "events", "deliveries", "contents", "requests", "request_keys", "recipients", "attempts", "operations",

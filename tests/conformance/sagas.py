@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.given import given_event
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 _HEADER = re.compile(r"^-- (?:name|part): .*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
@@ -55,7 +55,7 @@ async def given_sagas(database: Database, store: Store, amount: int = 1) -> list
 
 def moving_files(database_name: str) -> set[str]:
     """The files of queries that change a delivery's status or make an attempt."""
-    folder = files(f"sendonce.stores.{database_name}").joinpath("sql")
+    folder = files(f"sendonce.store.{database_name}").joinpath("sql")
     return {file.name for file in folder.iterdir() if any(map(_moves, _HEADER.split(file.read_text("utf-8"))))}
 
 

@@ -10,7 +10,7 @@ from tests.cli.workbench import Ran, run
 from tests.crash.accounts import end_doubt_waits, end_leases, url_of
 from tests.processes import Process, sendonce, until
 from tests.provider import Provider
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 POLICY = {"first_delay": "50ms", "longest_delay": "200ms", "jitter": 0, "timeout": "20s", "doubt_wait": "100ms"}
 OPEN = "select count(*) from sendonce_deliveries where status not in ('Completed', 'DeadLettered')"

@@ -40,7 +40,7 @@ from tests.crash.accounts import url_of
 from tests.given import given_lease, settle_with
 from tests.processes import SECONDS, until
 from tests.provider import Provider
-from tests.stores.databases import REFUSED, PostgresDatabase, SqliteDatabase
+from tests.store.databases import REFUSED, PostgresDatabase, SqliteDatabase
 
 __all__ = ["app", "granted", "memos"]
 

@@ -14,7 +14,7 @@ from tests.crash.accounts import end_leases
 from tests.processes import until
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.databases import PostgresDatabase, SqliteDatabase
+from tests.store.databases import PostgresDatabase, SqliteDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -20,16 +20,16 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.queries import load
-from sendonce.stores.ports import Store
-from sendonce.stores.postgres.grants import ROLES
+from sendonce.store.ports import Store
+from sendonce.store.postgres.grants import ROLES
 from tests.conformance.sagas import ALLOWED, FORBIDDEN, MOVING, Only, Sealed, given_history, given_sagas, moving_files
 from tests.conformance.webhooking import DEFAULT_LIMIT, REFUSED, SAGA, Tenant, Webhooks, moment
 from tests.given import HOLD, POLICY, WORKER, given_lease, result, settle_with
 from tests.processes import ROOT, until
-from tests.stores.conftest import store
-from tests.stores.databases import Database, PostgresDatabase
-from tests.stores.postgres.plans import Mode, plan_of
-from tests.stores.postgres.roles import Roles
+from tests.store.conftest import store
+from tests.store.databases import Database, PostgresDatabase
+from tests.store.postgres.plans import Mode, plan_of
+from tests.store.postgres.roles import Roles
 
 __all__ = ["store"]
 
@@ -376,7 +376,7 @@ def test_W2_W18_no_query_of_the_application_scans_a_table(pg_dsn: str) -> None:
     prepare(pg_dsn, MIGRATIONS)
     given_history(PostgresDatabase(pg_dsn))
     sagas = "select id from webhook_delivery_sagas where"
-    queries = load("sendonce.stores.postgres") | {
+    queries = load("sendonce.store.postgres") | {
         "pair": f"{sagas} event_id = 17 and subscription_id = 18",
         "due": f"{sagas} next_attempt_at <= now() order by next_attempt_at limit 10",
     }

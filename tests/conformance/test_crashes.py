@@ -15,7 +15,7 @@ from tests.crash import killing
 from tests.crash.accounts import EXPIRED, in_flight, url_of
 from tests.crash.test_frozen import freeze
 from tests.processes import until
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tests.crash.accounts import url_of
 from tests.processes import until
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 REFUSED = (sqlite3.DatabaseError, psycopg.DatabaseError)
 CLOSED = {"Completed", "DeadLettered"}

@@ -17,8 +17,8 @@ from sendonce import CommitUnknown, ConfigError, Outbox, StoreBusy
 from sendonce.compose import migrate
 from sendonce.contrib import sqlalchemy as contrib
 from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing, reading
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.stores.postgres.pooler import Pooler
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.postgres.pooler import Pooler
 
 SERIALIZABLE = "SERIALIZABLE"
 WRITERS = 8

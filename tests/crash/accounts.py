@@ -13,7 +13,7 @@ from sendonce.outbox.outbox import Outbox
 from tests.crash.report import Report
 from tests.processes import SECONDS, Process, sendonce, until
 from tests.receiver import Receiver
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 
 class Limits(TypedDict):

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 
 class Place:

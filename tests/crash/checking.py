@@ -27,7 +27,7 @@ from tests.crash.publishing import (
 )  # fmt: skip
 from tests.crash.report import Report
 from tests.processes import ROOT
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 BITS = {ASKED: 1, ACKNOWLEDGED: 2, ROLLED_BACK: 4}
 _DELIVERIES = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.crash.accounts import url_of
 from tests.processes import ROOT
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 PATIENCE_SECONDS = 1200.0
 _AWAY = re.compile("cannot answer now|database is locked|is not as it was")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.receiver import Receiver
-from tests.stores.conftest import database, postgres_template, sqlite_template
+from tests.store.conftest import database, postgres_template, sqlite_template
 
 __all__ = ["database", "postgres_template", "sqlite_template"]
 

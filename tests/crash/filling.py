@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from sendonce.channels.registry import Channels
-from sendonce.stores.sqlite.lanes import Lane
+from sendonce.store.sqlite.lanes import Lane
 
 FULL = "SENDONCE_TEST_FULL"
 _LARGEST = 1_000_000

@@ -23,7 +23,7 @@ from tests.processes import Process, sendonce
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Server, start
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 WORKERS = 2
 LEASE_SECONDS = 5

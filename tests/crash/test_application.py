@@ -8,7 +8,7 @@ import pytest
 from tests.crash.accounts import settle_accounts, url_of, worker
 from tests.processes import Process, until
 from tests.receiver import Receiver
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 AMOUNT = 20
 KILLS = 4

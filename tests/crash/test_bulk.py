@@ -5,8 +5,8 @@ import pytest
 from tests.crash.accounts import url_of, worker
 from tests.given import given_due_delivery
 from tests.processes import Process, sendonce, until
-from tests.stores.bulkwork import given_many_dead_letters
-from tests.stores.databases import Database
+from tests.store.bulkwork import given_many_dead_letters
+from tests.store.databases import Database
 
 # The second time it has not even begun to go on.
 KILLED_AT = (0.1, 0.1, 0.3)

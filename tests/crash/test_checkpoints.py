@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from sendonce.checkpoints import MIGRATING, POINTS
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.conformance.test_crashes import AROUND_A_QUESTION
 from tests.crash import killing
 from tests.crash.accounts import Limits, all_completed, end_leases, in_flight, publish, settle_accounts, worker
 from tests.processes import ROOT
 from tests.receiver import Receiver
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 AMOUNT = 40
 # It renews its leases after a quarter of their time, and loses none before it dies.

@@ -13,7 +13,7 @@ from tests.crash.clocks import MovedClock
 from tests.crash.report import Report
 from tests.processes import Process, until
 from tests.provider import Provider
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 pytestmark = pytest.mark.slow
 

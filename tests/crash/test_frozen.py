@@ -8,7 +8,7 @@ import pytest
 from tests.crash.accounts import EXPIRED, all_completed, end_leases, in_flight, publish, worker
 from tests.processes import Process, until
 from tests.receiver import Receiver
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 AMOUNT = 30
 SLOTS = 8

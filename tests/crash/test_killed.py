@@ -21,7 +21,7 @@ from tests.crash.report import Report
 from tests.guarantees.figures import record
 from tests.processes import until
 from tests.receiver import Receiver
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 SLOTS = 25
 EACH = 200

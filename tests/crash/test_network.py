@@ -12,7 +12,7 @@ from tests.crash.accounts import Limits, all_completed, completed, publish, sett
 from tests.crash.proxy import Proxy
 from tests.processes import until
 from tests.receiver import Receiver
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 pytestmark = pytest.mark.slow
 

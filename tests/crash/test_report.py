@@ -10,7 +10,7 @@ from tests.crash.checking import examine, is_overtaken, verify
 from tests.crash.ledger import FOUND, NOT_FOUND, Ledger
 from tests.crash.publishing import ACKNOWLEDGED, ASKED, ORDERS, PUBLISHERS, Entry, append, journal, number_of
 from tests.crash.report import Report
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 TOKEN = "0123456789abcdef"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from sendonce.stores.postgres import migrator
+from sendonce.store.postgres import migrator
 from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
 from tests.processes import until
 from tests.receiver import Receiver
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Mode, Server, start
-from tests.stores.databases import PostgresDatabase
+from tests.store.databases import PostgresDatabase
 
 AMOUNT = 600
 # Standing still for seconds costs no lease.

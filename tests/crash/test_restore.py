@@ -13,7 +13,7 @@ from aiohttp import web
 from sendonce.compose import migrate
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.cli.workbench import run
 from tests.crash.accounts import end_leases, url_of
 from tests.crash.backups import Place
@@ -21,7 +21,7 @@ from tests.processes import Process, sendonce, until
 from tests.receiver import Arrival, Receiver
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import start
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

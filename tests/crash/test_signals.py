@@ -7,7 +7,7 @@ import pytest
 from tests.crash.accounts import all_completed, completed, in_flight, publish, worker
 from tests.processes import until
 from tests.receiver import Receiver
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 
 @pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT])

@@ -14,7 +14,7 @@ from tests.crash import filling
 from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
 from tests.processes import SECONDS, Process, until
 from tests.receiver import Receiver
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 AMOUNT = 150
 PARTS = ("worker", "results", "lease keeper")

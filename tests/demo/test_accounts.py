@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sendonce.demo.accounts import Killed, broken_promises, tally
-from sendonce.demo.counts import Counts
+from sendonce.devtools.demo.accounts import Killed, broken_promises, tally
+from sendonce.devtools.demo.counts import Counts
 from sendonce.domain.deliveries import DeliveryState
 from tests.demo.values import COMMITTED, GOOD, KILLED, POOR, a_fate, accounts
 

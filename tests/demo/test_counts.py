@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sendonce.demo.counts import Counts
-from sendonce.demo.plan import (
+from sendonce.devtools.demo.counts import Counts
+from sendonce.devtools.demo.plan import (
     BEHAVIOURS,
     KILL_AT,
     ORDERS,
@@ -16,8 +16,8 @@ from sendonce.demo.plan import (
     Mood,
     Side,
 )
-from sendonce.receiving.behaviour import WELL, changed
-from sendonce.receiving.memory import Memory, Totals
+from sendonce.devtools.receive.behaviour import WELL, changed
+from sendonce.devtools.receive.memory import Memory, Totals
 from tests.demo.values import GOOD
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sendonce.demo.picture import Span, draw, render
-from sendonce.demo.remote import NOTHING
-from sendonce.demo.view import Step
+from sendonce.devtools.demo.picture import Span, draw, render
+from sendonce.devtools.demo.remote import NOTHING
+from sendonce.devtools.demo.view import Step
 from tests.demo.values import a_view, marked, unpainted
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sendonce.demo import screen as screens
-from sendonce.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, paint, screen
-from sendonce.demo.view import Step
+from sendonce.devtools.demo import screen as screens
+from sendonce.devtools.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, paint, screen
+from sendonce.devtools.demo.view import Step
 from tests.demo.values import a_view
 
 

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sendonce.demo.accounts import Accounts, Killed, tally
-from sendonce.demo.counts import Counts
-from sendonce.demo.observer import Fate, Progress
-from sendonce.demo.plan import ORDERS, REFUSED, ROLLED_BACK, Side
-from sendonce.demo.shop import Naive
-from sendonce.demo.view import Step, View
+from sendonce.devtools.demo.accounts import Accounts, Killed, tally
+from sendonce.devtools.demo.counts import Counts
+from sendonce.devtools.demo.observer import Fate, Progress
+from sendonce.devtools.demo.plan import ORDERS, REFUSED, ROLLED_BACK, Side
+from sendonce.devtools.demo.shop import Naive
+from sendonce.devtools.demo.view import Step, View
 from sendonce.domain.deliveries import DeliveryState
 
 COMMITTED = ORDERS - ROLLED_BACK

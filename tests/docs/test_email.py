@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sendonce.compose import migrate
-from sendonce.settings.load import load
+from sendonce.config.load import load
 from tests.docs.test_examples import ROOT, examples
 
 PAGE = "docs/email.md"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from sendonce.admin import secrets
 from sendonce.channels.builtin import builtin
 from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard
@@ -18,7 +19,6 @@ from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
 from sendonce.engine.attempting import Attempting
 from sendonce.engine.keyring import SubscriptionKeyring
-from sendonce.operations import secrets
 from sendonce.outbox.outbox import Outbox
 from sendonce.sealing import Sealer, new_key
 from tests.docs.test_examples import examples

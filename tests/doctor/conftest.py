@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from sendonce.admin.doctor import Diagnosis, Level, Limits
 from sendonce.compose import examine
-from sendonce.operations.doctor import Diagnosis, Level, Limits
-from sendonce.stores.postgres import migrator as postgres_migrator
-from sendonce.stores.sqlite import migrator as sqlite_migrator
+from sendonce.store.postgres import migrator as postgres_migrator
+from sendonce.store.sqlite import migrator as sqlite_migrator
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 LIMITS = Limits(lease=timedelta(seconds=30), timeout=timedelta(seconds=10), retention={"payloads": timedelta(days=30)})
 SETTINGS = {"max_prepared_transactions": "4", "max_connections": "30", "wal_level": "logical"}

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sendonce.admin.doctor import Level, Limits
 from sendonce.domain.outcomes import Delivered
-from sendonce.operations.doctor import Level, Limits
-from sendonce.stores.postgres.examining import clock_ahead
+from sendonce.store.postgres.examining import clock_ahead
 from tests.doctor.conftest import examined
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
-from tests.stores.aging import backdate, begun_earlier, without_rules
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.aging import backdate, begun_earlier, without_rules
+from tests.store.databases import Database, PostgresDatabase
 
 
 def hours(database: Database) -> str:

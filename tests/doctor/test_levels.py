@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sendonce.operations import doctor_postgres, doctor_sqlite
-from sendonce.operations.doctor import Diagnosis, Level
-from sendonce.stores.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
-from sendonce.stores.records import UnservedRow, WorkerRow
-from sendonce.stores.upkeep import Reached
+from sendonce.admin import doctor_postgres, doctor_sqlite
+from sendonce.admin.doctor import Diagnosis, Level
+from sendonce.store.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
+from sendonce.store.records import UnservedRow, WorkerRow
+from sendonce.store.upkeep import Reached
 from tests.doctor.conftest import LIMITS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

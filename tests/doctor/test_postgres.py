@@ -13,15 +13,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from sendonce.admin import doctor_postgres
+from sendonce.admin.doctor import Level
 from sendonce.compose import examine
-from sendonce.operations import doctor_postgres
-from sendonce.operations.doctor import Level
-from sendonce.stores.postgres import grants
+from sendonce.store.postgres import grants
 from tests.crash.clocks import MovedClock
 from tests.doctor.conftest import LIMITS, Own, examined
 from tests.processes import ROOT, until
 from tests.servers.postgres import Server
-from tests.stores.databases import PostgresDatabase
+from tests.store.databases import PostgresDatabase
 
 AT_ONCE = timedelta(0)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sendonce.admin import doctor_sqlite
+from sendonce.admin.doctor import Level
 from sendonce.compose import examine
-from sendonce.operations import doctor_sqlite
-from sendonce.operations.doctor import Level
-from sendonce.stores.sqlite import examining
+from sendonce.store.sqlite import examining
 from tests.doctor.conftest import LIMITS, examined
 from tests.given import given_due_deliveries, given_due_delivery
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 
 def test_a_journal_that_is_not_wal_is_said(file: SqliteDatabase) -> None:

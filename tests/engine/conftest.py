@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sendonce.stores.ports import Store
-from tests.stores.conftest import database, postgres_template, sqlite_template, store
-from tests.stores.databases import SqliteDatabase
+from sendonce.store.ports import Store
+from tests.store.conftest import database, postgres_template, sqlite_template, store
+from tests.store.databases import SqliteDatabase
 
 __all__ = ["database", "postgres_template", "sqlite_template", "store"]
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from sendonce.domain.attempts import NO_FENCE, Fence, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
-from sendonce.stores.ports import Started, Store
+from sendonce.store.ports import Started, Store
 
 
 class Faulty:

@@ -12,10 +12,10 @@ from sendonce.engine.attempting import Keyring
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Asked, Reconciled, Reconciler
-from sendonce.stores.ports import Store
-from sendonce.stores.records import DeliveryRow
+from sendonce.store.ports import Store
+from sendonce.store.records import DeliveryRow
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 LATER = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(hours=1), timeout=timedelta(seconds=20))
 AT_ONCE = Policy(max_attempts=5, jitter=0, doubt_wait=timedelta(0), timeout=timedelta(seconds=20))

@@ -18,11 +18,11 @@ from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
-from sendonce.observe.facts import Fact, Stopped
+from sendonce.observability.facts import Fact, Stopped
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Doorbell, Store
-from tests.stores.databases import Database
+from sendonce.store.ports import Doorbell, Store
+from tests.store.databases import Database
 
 Step: TypeAlias = object
 FactType = TypeVar("FactType")

@@ -13,13 +13,13 @@ from sendonce.engine import daemon
 from sendonce.engine.alerting import Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.daemon import Parts
-from sendonce.observe.facts import Alerted, Fact, Incident, Stopped
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import Alerted, Fact, Incident, Stopped
+from sendonce.store.ports import Store
 from tests.alarms import let_pass
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, never, serving
 from tests.given import given_due_delivery
 from tests.processes import until_async
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 WEBHOOK = "https://ops.example/alerts"
 HOUR = timedelta(hours=1)

@@ -17,14 +17,14 @@ from sendonce.engine.alerting import TRIES, Alarm
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.sinks import Notice, Sink, sinks_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Alerted, AlertFailed, Fact
-from sendonce.observe.logs import worded
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import Alerted, AlertFailed, Fact
+from sendonce.observability.logs import worded
+from sendonce.store.ports import Store
 from tests.alarms import given_finding, let_pass
 from tests.domain.values import a_claim
 from tests.engine.rig import Told, never, serving
 from tests.given import decided, given_dead_letter, given_due_delivery
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 WEBHOOK, MAIL = "https://ops.example/alerts", "mailto:oncall@example.com"

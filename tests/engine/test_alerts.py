@@ -10,7 +10,7 @@ import pytest
 from sendonce.engine.alerts import AlertSettings, Change, Clear, Raise, judge
 from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
-from sendonce.stores.records import READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
+from sendonce.store.records import READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -13,12 +13,12 @@ from sendonce.channels.registry import Channels
 from sendonce.channels.webhook import Webhook
 from sendonce.domain.outcomes import CannotTell, Delivered, Failed, Found, NotFound, Unknown
 from sendonce.domain.policies import IfUnsure
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, Asked, Told, serving, working
 from tests.given import given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
 from tests.receiver import Receiver
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 ALL_5XX = (500, 501, 502, 504, 505, 507, 511, 599)
 LOWERED, HOLDING = replace(QUICK, max_attempts=2), replace(QUICK, if_unsure=IfUnsure.HOLD)

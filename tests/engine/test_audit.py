@@ -5,6 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.admin import audit as operations_audit
+from sendonce.admin.audit import Check, Means, Repair, Report, audit
 from sendonce.channels.registry import Channels
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import (
@@ -17,15 +19,13 @@ from sendonce.domain.outcomes import (
 )
 from sendonce.domain.policies import Policy
 from sendonce.engine.policies import Policies
-from sendonce.operations import audit as operations_audit
-from sendonce.operations.audit import Check, Means, Repair, Report, audit
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.engine import rig
 from tests.engine.reconciling import AT_ONCE, LATER, NO_TRIGGERS, given_completed, row_of
 from tests.engine.rig import serving, working
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
-from tests.stores.databases import Database, SqliteDatabase
-from tests.stores.test_rooms import a_subscription
+from tests.store.databases import Database, SqliteDatabase
+from tests.store.test_rooms import a_subscription
 
 JOBS = "https://runner.example/jobs/"
 

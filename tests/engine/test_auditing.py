@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from sendonce.admin.audit import Means, Report, audit
 from sendonce.channels.registry import Channels
+from sendonce.config.load import load
 from sendonce.domain.outcomes import Delivered, Found, NotFound
 from sendonce.domain.policies import Policy
 from sendonce.embedded import parts_of
@@ -19,17 +21,15 @@ from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import HOLD, Auditing, AuditSettings
 from sendonce.engine.policies import Policies
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Alerted, Audited, AuditFailed, Fact
-from sendonce.operations.audit import Means, Report, audit
-from sendonce.settings.load import load
-from sendonce.stores.ports import Store
-from sendonce.stores.upkeep import Turn
+from sendonce.observability.facts import Alerted, Audited, AuditFailed, Fact
+from sendonce.store.ports import Store
+from sendonce.store.upkeep import Turn
 from tests.crash.accounts import url_of
 from tests.engine import rig
 from tests.engine.reconciling import AT_ONCE, LATER, given_completed
 from tests.engine.rig import serving
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 DAY = timedelta(days=1)
 DAILY = AuditSettings(audit_every=DAY)

@@ -9,12 +9,12 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.engine import worker as module
 from sendonce.engine.memory import Memory
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import ServerChanged
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import ServerChanged
+from sendonce.store.ports import Store
 from tests.engine.faults import Faulty, faulty
 from tests.engine.rig import Told, given_many, serving, working
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 SERVER = ("system", "1", "started at noon")
 STARTED_ANEW = ("system", "1", "started at one")

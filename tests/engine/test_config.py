@@ -9,7 +9,7 @@ import pytest
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.patience import FIRST_SECONDS, LONGEST_SECONDS, Patience
 from sendonce.errors import ConfigError, StoreBusy
-from sendonce.observe.facts import DatabaseBack, DatabaseLost, Fact
+from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from sendonce.domain.policies import Policy
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Begun, Fact, LeasesLost, Settled, Stopped
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import Begun, Fact, LeasesLost, Settled, Stopped
+from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, serving
 from tests.processes import until
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 
 def parts_of(

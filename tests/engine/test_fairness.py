@@ -14,16 +14,16 @@ from sendonce.engine import waiting
 from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import REMEMBERED, Fairness, Lanes
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Tripped
+from sendonce.observability.facts import Tripped
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import RoomStore, Store
-from sendonce.stores.records import Room
+from sendonce.store.ports import RoomStore, Store
+from sendonce.store.records import Room
 from tests.domain.values import a_claim
 from tests.engine.faults import faulty
 from tests.engine.rig import Told, after, never, once, serving, working
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 ROOM = "destination:test://dead.example/hook"
 DEAD, WELL = "test://dead.example/hook", "test://well.example/hook"

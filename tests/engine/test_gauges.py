@@ -13,16 +13,16 @@ from sendonce.domain.serving import Served
 from sendonce.engine import gauges as module
 from sendonce.engine.gauges import Gauges
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.observe.facts import Fact, MetricsFailed
-from sendonce.observe.metrics import CAUSES, OF_THE_DATABASE, exposition
-from sendonce.stores.ports import Store
-from sendonce.stores.upkeep import Stage
+from sendonce.observability.facts import Fact, MetricsFailed
+from sendonce.observability.metrics import CAUSES, OF_THE_DATABASE, exposition
+from sendonce.store.ports import Store
+from sendonce.store.upkeep import Stage
 from tests.alarms import let_pass
 from tests.given import given_due_deliveries, given_due_delivery, given_event, given_lease, later, settle_with
 from tests.processes import until_async
 from tests.scrapes import samples_of
-from tests.stores.aging import backdate, begun_earlier
-from tests.stores.databases import Database
+from tests.store.aging import backdate, begun_earlier
+from tests.store.databases import Database
 
 
 @pytest.fixture

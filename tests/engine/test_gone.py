@@ -3,10 +3,10 @@
 from sendonce.domain.attempts import Result
 from sendonce.domain.outcomes import Outcome, Refused
 from sendonce.engine.gone import REASON, Gone
-from sendonce.observe.facts import Disabled, Fact
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import Disabled, Fact
+from sendonce.store.ports import Store
 from tests.given import HOLD, given_event, given_lease, result
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 GONE = Refused("http_410", "gone")
 

@@ -3,12 +3,12 @@
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.engine.faults import Faulty, faulty
 from tests.engine.rig import Told, after, given_many, serving, working
 from tests.given import given_due_delivery
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 SCOPES = {"all": "", "channel": "test", "destination": "test:a", "tenant": "acme"}
 

@@ -16,13 +16,13 @@ from sendonce.engine import keeper as keeper_module
 from sendonce.engine.keeper import Keeper
 from sendonce.engine.leases import LeaseBook, lease_time
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.observe.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
-from sendonce.stores.ports import LeaseStore, Store
+from sendonce.observability.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
+from sendonce.store.ports import LeaseStore, Store
 from tests.domain.values import a_claim
 from tests.engine.rig import Told, serving, working
 from tests.given import given_due_delivery, given_lease
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 SECOND = timedelta(seconds=1)
 

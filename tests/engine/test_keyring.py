@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.admin.secrets import Secrets
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.outcomes import Deferred, Delivered
@@ -13,13 +14,12 @@ from sendonce.engine import keyring as keyring_module
 from sendonce.engine.attempting import Attempted, Attempting
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.operations.secrets import Secrets
 from sendonce.sealing import Sealer, Use, new_key
-from sendonce.stores.ports import Store
-from sendonce.stores.records import SubscriptionSecrets
+from sendonce.store.ports import Store
+from sendonce.store.records import SubscriptionSecrets
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Told, serving
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 KEY = new_key()
 SEALER = Sealer([KEY])

@@ -20,12 +20,12 @@ from sendonce.engine.door import MOST_VISITORS
 from sendonce.engine.listening import Look
 from sendonce.engine.worker import CLAIMS
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.observe.facts import Begun, Fact, Listening, Settled, Stopped
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import Begun, Fact, Listening, Settled, Stopped
+from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, given_many, once, serving
 from tests.processes import until_async
 from tests.scrapes import OPENMETRICS, Answer, get, samples_of
-from tests.stores.databases import SqliteDatabase
+from tests.store.databases import SqliteDatabase
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,13 @@ from sendonce.domain.outcomes import Delivered, Found, NotFound
 from sendonce.engine.instance import check_instance
 from sendonce.engine.memory import Memory
 from sendonce.errors import ConfigError
-from sendonce.observe.facts import CommitsLost, OtherInstance
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import CommitsLost, OtherInstance
+from sendonce.store.ports import Store
 from tests.engine import rig
 from tests.engine.rig import serving, working
 from tests.given import given_due_delivery, given_lease
 from tests.processes import until_async
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 
 def completed(database: Database) -> object:

@@ -11,14 +11,14 @@ from sendonce.domain.outcomes import Delivered, Failed, Fault
 from sendonce.domain.serving import Served
 from sendonce.engine import unserved, waiting
 from sendonce.engine.memory import Memory
-from sendonce.observe.facts import CommitsLost, NotServed
-from sendonce.stores.ports import Store
-from sendonce.stores.records import Room
+from sendonce.observability.facts import CommitsLost, NotServed
+from sendonce.store.ports import Store
+from sendonce.store.records import Room
 from tests.domain.values import a_claim
 from tests.engine.rig import Told, given_many, serving, working
 from tests.given import given_due_delivery, later
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 JOBS = "https://runner.example/jobs/"
 TO_LIVE = timedelta(seconds=30)

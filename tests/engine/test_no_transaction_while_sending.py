@@ -14,7 +14,7 @@ from sendonce.domain.outcomes import Found, LookUp, Outcome, Unknown
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, given_many, serving
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 # What had begun before and is about to end ends soon; what is open for the send does not end before the send.
 SOON_SECONDS = 10.0

@@ -16,7 +16,7 @@ from sendonce.domain.policies import Policy
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.errors import ConfigError
-from sendonce.stores.ports import OrchestratorStore
+from sendonce.store.ports import OrchestratorStore
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told
 

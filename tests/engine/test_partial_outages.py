@@ -10,13 +10,13 @@ import pytest
 
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import Delivered, Failed, Fault, Outcome
-from sendonce.observe.facts import Tripped
+from sendonce.observability.facts import Tripped
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, Told, serving, working
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 MS = timedelta(milliseconds=1)
 GREYLISTED = Failed("smtp_450", "greylisted", fault=Fault.RECIPIENT)

@@ -9,13 +9,13 @@ import pytest
 from sendonce.compose import open_doorbell
 from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Doorbell, Store
+from sendonce.store.ports import Doorbell, Store
 from tests.engine.faults import faulty
 from tests.engine.rig import Told, given_many, serving, working
 from tests.given import given_due_delivery
 from tests.processes import until_async
 from tests.servers.postgres import Server
-from tests.stores.databases import PostgresDatabase, SqliteDatabase
+from tests.store.databases import PostgresDatabase, SqliteDatabase
 
 HOUR = timedelta(hours=1)
 

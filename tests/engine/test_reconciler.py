@@ -27,7 +27,7 @@ from sendonce.engine import reconciler as engine_reconciler
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Answer, Asked
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.engine import rig
 from tests.engine.reconciling import (
     AT_ONCE,
@@ -41,7 +41,7 @@ from tests.engine.reconciling import (
 from tests.engine.rig import never, serving, working
 from tests.given import given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 
 async def test_R16_what_is_found_is_completed_with_its_id_and_time_and_nothing_is_sent(

@@ -12,14 +12,14 @@ from sendonce.engine import daemon, retention
 from sendonce.engine.daemon import Parts
 from sendonce.engine.retention import Retention, RetentionSettings, share_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
-from sendonce.observe.facts import Fact, Pruned, PruningFailed, PruningLate, Settled
-from sendonce.stores.ports import Store
-from sendonce.stores.sqlite.store import SqliteStore
-from sendonce.stores.upkeep import Stage
+from sendonce.observability.facts import Fact, Pruned, PruningFailed, PruningLate, Settled
+from sendonce.store.ports import Store
+from sendonce.store.sqlite.store import SqliteStore
+from sendonce.store.upkeep import Stage
 from tests.engine.rig import QUICK, QUICK_CONFIG, Told, given_many, serving
 from tests.given import given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 NOW = timedelta(0)
 DAY = timedelta(days=1)

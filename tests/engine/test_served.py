@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sendonce.observe.metrics import OF_THE_DATABASE
-from sendonce.stores.postgres import migrator
+from sendonce.observability.metrics import OF_THE_DATABASE
+from sendonce.store.postgres import migrator
 from tests.cli.workbench import run
 from tests.crash.accounts import publish, url_of
 from tests.given import given_due_delivery, later
@@ -22,7 +22,7 @@ from tests.receiver import Receiver
 from tests.scrapes import OPENMETRICS, address_of, get, scrape, together
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 # Those that are always there; the others have a value for each channel or cause that there is.
 NAMES = {metric.name for metric in OF_THE_DATABASE if not metric.labels}

@@ -10,13 +10,13 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.engine import patience
 from sendonce.engine import worker as worker_module
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import DatabaseLost, Stopped, Stopping
-from sendonce.observe.logs import worded
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import DatabaseLost, Stopped, Stopping
+from sendonce.observability.logs import worded
+from sendonce.store.ports import Store
 from tests.engine.faults import faulty
 from tests.engine.rig import Silent, Told, given_many, never, once, serving, working
 from tests.processes import until_async
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.databases import Database, SqliteDatabase
 
 
 def outcomes(database: Database) -> Counter[tuple[str, str | None]]:

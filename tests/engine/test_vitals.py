@@ -7,7 +7,7 @@ import pytest
 
 from sendonce.engine import vitals as module
 from sendonce.engine.vitals import Vitals
-from sendonce.observe.facts import Begun, DatabaseBack, DatabaseLost
+from sendonce.observability.facts import Begun, DatabaseBack, DatabaseLost
 
 BEGUN = Begun(worker_id=1, name="host:1", concurrency=1, channels=())
 

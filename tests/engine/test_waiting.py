@@ -9,8 +9,8 @@ from sendonce.domain.serving import Served
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
 from sendonce.engine.waiting import ROOMS_AT_ONCE, WaitingRooms
-from sendonce.stores.ports import RoomStore
-from sendonce.stores.records import Room
+from sendonce.store.ports import RoomStore
+from sendonce.store.records import Room
 from tests.domain.values import a_claim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,14 +14,14 @@ from sendonce.domain.outcomes import Deferred, Delivered, Failed, Found, NotFoun
 from sendonce.engine import worker as worker_module
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.observe.facts import DatabaseBack, DatabaseLost, Settled
-from sendonce.stores.ports import Store
+from sendonce.observability.facts import DatabaseBack, DatabaseLost, Settled
+from sendonce.store.ports import Store
 from tests.engine.faults import Faulty, faulty
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, Working, after, given_many, once, serving, working
 from tests.given import expire, given_due_delivery, given_lease, settle_with
 from tests.processes import until_async
-from tests.stores.aging import without_rules
-from tests.stores.databases import Database, SqliteDatabase
+from tests.store.aging import without_rules
+from tests.store.databases import Database, SqliteDatabase
 
 BUSY = StoreBusy("away")
 # What has expired is due again before anybody could look whether nothing is due.

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.crash.checking import BITS, journals, stream
 from tests.crash.ledger import Ledger
 from tests.crash.publishing import ACKNOWLEDGED, kind_of
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 _DELIVERIES = (
     "select e.key, d.status, l.reason from sendonce_events e join sendonce_deliveries d on d.event_id = e.id"

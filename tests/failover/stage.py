@@ -13,7 +13,7 @@ from tests.crash.stage import Stage
 from tests.failover.cluster import Cluster, port_of
 from tests.processes import SECONDS, Process, until
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 Way = Literal["one address", "both addresses"]
 

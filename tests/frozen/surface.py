@@ -78,7 +78,7 @@ def _help(words: tuple[str, ...]) -> str:
 
 def sql(database: str) -> str:
     """Every statement of one database by its name, in one line each, without comments."""
-    texts = load(f"sendonce.stores.{database}") | queries(database)
+    texts = load(f"sendonce.store.{database}") | queries(database)
     return "".join(f"{name}: {_in_one_line(texts[name])}\n" for name in sorted(texts))
 
 

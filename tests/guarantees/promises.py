@@ -86,8 +86,8 @@ PROMISED: tuple[Promise, ...] = (
         "always",
         (
             "engine/test_reconciler.py::test_R11_doubt_survives_a_later_failure_and_a_later_refusal",
-            "stores/test_settling.py::test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it",
-            "stores/test_reconciling.py"
+            "store/test_settling.py::test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it",
+            "store/test_reconciling.py"
             "::test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_claimed_without_it",
         ),
     ),
@@ -103,9 +103,9 @@ PROMISED: tuple[Promise, ...] = (
         "A claim is on the disk before anything is sent",
         "`fsync` is on; whatever `synchronous_commit` says",
         (
-            "stores/postgres/test_durability.py::test_a_claim_is_on_the_disk_when_start_returns",
-            "stores/test_claiming.py::test_a_claim_can_be_seen_by_others_when_start_returns",
-            "stores/sqlite/test_opening.py::test_the_file_is_durable_and_rules_are_on",
+            "store/postgres/test_durability.py::test_a_claim_is_on_the_disk_when_start_returns",
+            "store/test_claiming.py::test_a_claim_can_be_seen_by_others_when_start_returns",
+            "store/sqlite/test_opening.py::test_the_file_is_durable_and_rules_are_on",
         ),
     ),
     Promise(
@@ -120,9 +120,9 @@ PROMISED: tuple[Promise, ...] = (
         "Every result is fenced: one that comes late or twice changes nothing, and is kept as evidence",
         "always",
         (
-            "stores/test_late_results.py::test_a_late_worker_cannot_settle_what_another_one_has_claimed",
-            "stores/test_late_results.py::test_a_result_under_another_lease_cannot_settle_the_same_attempt",
-            "stores/test_settling.py::test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection",
+            "store/test_late_results.py::test_a_late_worker_cannot_settle_what_another_one_has_claimed",
+            "store/test_late_results.py::test_a_result_under_another_lease_cannot_settle_the_same_attempt",
+            "store/test_settling.py::test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection",
             "crash/test_frozen.py::test_late_results_are_kept_and_nothing_is_completed_twice",
         ),
     ),
@@ -130,12 +130,12 @@ PROMISED: tuple[Promise, ...] = (
         "History is never edited: the database itself refuses changes to events, ended attempts and ended deliveries",
         "unless the owner of the tables takes the rules away, which `sendonce verify` reports",
         (
-            "stores/test_rules.py::test_W15_a_finished_delivery_refuses_any_update_of_any_column",
-            "stores/test_rules.py::test_W8_a_finished_attempt_refuses_any_update_of_any_column",
-            "stores/test_rules.py::test_W8_an_erasure_takes_the_words_from_an_attempt_and_nothing_else",
-            "stores/test_rules.py::test_an_event_refuses_any_update_of_any_column",
-            "stores/test_rules.py::test_what_an_event_says_of_itself_stays_when_its_content_goes",
-            "stores/postgres/test_forbidden.py::test_M10_nobody_but_the_owner_can_take_the_rules_away",
+            "store/test_rules.py::test_W15_a_finished_delivery_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_W8_a_finished_attempt_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_W8_an_erasure_takes_the_words_from_an_attempt_and_nothing_else",
+            "store/test_rules.py::test_an_event_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_what_an_event_says_of_itself_stays_when_its_content_goes",
+            "store/postgres/test_forbidden.py::test_M10_nobody_but_the_owner_can_take_the_rules_away",
         ),
     ),
     Promise(
@@ -143,21 +143,21 @@ PROMISED: tuple[Promise, ...] = (
         "in code always; by rights with the roles of `sendonce grants`; the second by the database itself",
         (
             "conformance/test_W.py::test_W6_in_code_only_the_orchestrators_statements_move_a_saga_or_make_a_job",
-            "stores/postgres/test_forbidden.py::test_M10_W6_W17_only_these_roles_have_the_right",
-            "stores/test_rules.py::test_W8_a_second_active_attempt_is_refused",
+            "store/postgres/test_forbidden.py::test_M10_W6_W17_only_these_roles_have_the_right",
+            "store/test_rules.py::test_W8_a_second_active_attempt_is_refused",
         ),
     ),
     Promise(
         "What a stop, a pause, a rate or a breaker holds back is not forgotten, and not sent before it is let go",
         "claims made after it; what is on its way may end",
         (
-            "stores/test_races.py::test_pause_and_resume_racing_a_publish_and_a_worker_forget_nothing",
-            "stores/test_races.py::test_stop_and_resume_racing_workers_forget_nothing",
-            "stores/postgres/test_parking.py::test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten",
-            "stores/test_stopping.py::test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on",
-            "stores/test_stopping.py::test_a_stop_of_all_claims_nothing_and_resume_goes_on",
-            "stores/test_rooms.py::test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent",
-            "stores/test_rooms.py::test_a_subscription_with_a_rate_waits_for_its_tokens",
+            "store/test_races.py::test_pause_and_resume_racing_a_publish_and_a_worker_forget_nothing",
+            "store/test_races.py::test_stop_and_resume_racing_workers_forget_nothing",
+            "store/postgres/test_parking.py::test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten",
+            "store/test_stopping.py::test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on",
+            "store/test_stopping.py::test_a_stop_of_all_claims_nothing_and_resume_goes_on",
+            "store/test_rooms.py::test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent",
+            "store/test_rooms.py::test_a_subscription_with_a_rate_waits_for_its_tokens",
         ),
     ),
     Promise(
@@ -165,7 +165,7 @@ PROMISED: tuple[Promise, ...] = (
         "always",
         (
             "crash/test_bulk.py::test_killed_in_the_middle_it_skips_none_and_doubles_none",
-            "stores/test_races.py::test_W16_two_people_who_requeue_at_once_open_one_generation",
+            "store/test_races.py::test_W16_two_people_who_requeue_at_once_open_one_generation",
         ),
     ),
     Promise(
@@ -208,7 +208,7 @@ PROMISED: tuple[Promise, ...] = (
         (
             "failover/test_failover.py::test_a_synchronous_standby_takes_over_and_nothing_is_lost_or_doubled",
             "failover/test_switchover.py::test_workers_that_are_led_to_the_standby_say_so_once_and_go_on",
-            "stores/postgres/test_read_only.py::test_a_worker_says_it_once_and_goes_on_by_itself",
+            "store/postgres/test_read_only.py::test_a_worker_says_it_once_and_goes_on_by_itself",
         ),
         ("failover-one-address", "failover-both-addresses"),
     ),
@@ -304,6 +304,6 @@ NOT_PROMISED: tuple[Promise, ...] = (
     Promise(
         "Order between deliveries",
         "",
-        ("stores/test_claiming.py::test_the_oldest_are_claimed_first_and_no_more_than_asked_for",),
+        ("store/test_claiming.py::test_the_oldest_are_claimed_first_and_no_more_than_asked_for",),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cli.workbench import Cli
 from tests.provider import Provider
-from tests.stores.databases import Database
+from tests.store.databases import Database
 
 ENDPOINTS = 50
 WELL = "well"

@@ -17,7 +17,7 @@ from tests.crash.accounts import url_of
 from tests.load.endpoints import BEHAVIOURS, ENDPOINTS, ENDS, MENDED, WAITING, WELL, Books, subscribe
 from tests.processes import sendonce, until
 from tests.provider import Provider
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 
 FEW, MANY = {"postgresql": 120, "sqlite": 40}, {"postgresql": 400, "sqlite": 100}
 CONCURRENCY = 200

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Store
-from sendonce.stores.sqlite.store import SqliteStore
-from tests.stores.databases import PostgresDatabase
+from sendonce.store.ports import Store
+from sendonce.store.sqlite.store import SqliteStore
+from tests.store.databases import PostgresDatabase
 
 Answer = TypeVar("Answer")
 TABLES = (

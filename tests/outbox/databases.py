@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 
 OWN_TABLE = "create table memos (id integer primary key, body text);"
 
@@ -79,7 +79,7 @@ def new_sqlite(folder: Path) -> Address:
     address = Address(f"sqlite:///{folder / 'caller.sqlite'}", "sqlite")
     with closing(sqlite_connection(address)) as connection:
         connection.execute("pragma journal_mode = wal")
-        for migration in available("sendonce.stores.sqlite"):
+        for migration in available("sendonce.store.sqlite"):
             connection.executescript(migration.sql)
         connection.executescript(OWN_TABLE)
     return address
@@ -87,7 +87,7 @@ def new_sqlite(folder: Path) -> Address:
 
 def fill_postgres(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
-        for migration in available("sendonce.stores.postgres"):
+        for migration in available("sendonce.store.postgres"):
             connection.execute(migration.sql.encode())
         connection.execute(OWN_TABLE.encode())
 

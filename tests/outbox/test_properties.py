@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sendonce import Draft, Outbox
 from sendonce.domain.events import LONGEST_KEY
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 KEYS = TEXTS.filter(lambda text: len(text.encode()) <= LONGEST_KEY)
@@ -31,7 +31,7 @@ PAYLOADS = st.recursive(
 @pytest.fixture(scope="module")
 def connection() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
-    for migration in available("sendonce.stores.sqlite"):
+    for migration in available("sendonce.store.sqlite"):
         connection.executescript(migration.sql)
     yield connection
     connection.close()

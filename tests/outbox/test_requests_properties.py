@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendonce import KeyReused, PublishError, RerunRefused
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 from tests.outbox.requesting import OUTBOX, TYPE
 
 
@@ -65,7 +65,7 @@ ASKS = st.builds(
 @pytest.fixture(scope="module")
 def connection() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
-    for migration in available("sendonce.stores.sqlite"):
+    for migration in available("sendonce.store.sqlite"):
         connection.executescript(migration.sql)
     yield connection
     connection.close()

@@ -6,7 +6,7 @@ from psycopg.errors import SerializationFailure
 
 from tests.outbox.databases import Address
 from tests.outbox.requesting import request
-from tests.stores.databases import REFUSED
+from tests.store.databases import REFUSED
 
 COPY = (
     "insert into sendonce_requests (event_id, version, created_at, content_digest, run, tenant, type, subject)"

@@ -10,7 +10,7 @@ from tests.processes import ROOT
 from tests.pythons.interpreters import environment, found, named
 from tests.servers.accounts import FOLDER
 
-PARTS = ("tests/channels", "tests/domain", "tests/engine", "tests/outbox", "tests/stores", "tests/testing")
+PARTS = ("tests/channels", "tests/domain", "tests/engine", "tests/outbox", "tests/store", "tests/testing")
 OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "VIRTUAL_ENV", FOLDER)
 
 

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from sendonce.errors import StoreBusy
-from sendonce.stores.sqlite.files import MEMORY, open_file
-from sendonce.stores.sqlite.lanes import QUERIES, Lane
-from sendonce.stores.sqlite.migrator import apply_missing
-from sendonce.stores.sqlite.store import SqliteStore
+from sendonce.store.sqlite.files import MEMORY, open_file
+from sendonce.store.sqlite.lanes import QUERIES, Lane
+from sendonce.store.sqlite.migrator import apply_missing
+from sendonce.store.sqlite.store import SqliteStore
 from tests.simulation.loop import Process, SimulatedLoop
 
 Answer = TypeVar("Answer")

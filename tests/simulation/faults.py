@@ -24,10 +24,10 @@ from sendonce.engine import attempting, sender, waiting
 from sendonce.engine.attempting import Attempted, Attempting, Known
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
-from sendonce.stores.evidence import evidence_of
-from sendonce.stores.sqlite import holding, orchestrating, settling
-from sendonce.stores.sqlite.lanes import QUERIES, Transaction
-from sendonce.stores.sqlite.store import SqliteStore
+from sendonce.store.evidence import evidence_of
+from sendonce.store.sqlite import holding, orchestrating, settling
+from sendonce.store.sqlite.lanes import QUERIES, Transaction
+from sendonce.store.sqlite.store import SqliteStore
 from tests.simulation.scene import OUTAGES, SMALL, Profile
 
 Patch = AbstractContextManager[Any]

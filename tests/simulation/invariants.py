@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sendonce.domain.deliveries import ALLOWED, DeliveryState
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import next_delay
-from sendonce.stores.records import ATTESTED
+from sendonce.store.records import ATTESTED
 from tests.simulation.history import History, Row
 from tests.simulation.nodes import POLICY
 from tests.simulation.repeats import causes_of, repeats

@@ -17,9 +17,9 @@ from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Reconciler
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Fact
+from sendonce.observability.facts import Fact
 from sendonce.sealing import Sealer
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.simulation.loop import Process, Strand
 
 if TYPE_CHECKING:

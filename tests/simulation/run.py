@@ -10,7 +10,7 @@ from random import Random
 from unittest.mock import patch
 
 from sendonce.engine import reconciler
-from sendonce.stores import leases
+from sendonce.store import leases
 from tests.simulation.chaos import play
 from tests.simulation.invariants import check
 from tests.simulation.loop import Stuck

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from sendonce.domain.attempts import Result
-from sendonce.stores.ports import Started
+from sendonce.store.ports import Started
 from tests.simulation.database import Database, Door, Trouble
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.nodes import Node, Reconciling, config_of

@@ -11,13 +11,13 @@ from unittest.mock import patch
 
 import pytest
 
+from sendonce.admin.repair import requeue
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import LookUp, NotFound
-from sendonce.operations.repair import requeue
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.sqlite import orchestrating
-from sendonce.stores.sqlite.lanes import QUERIES
+from sendonce.store.sqlite import orchestrating
+from sendonce.store.sqlite.lanes import QUERIES
 from tests.simulation.run import virtual_time
 from tests.simulation.scene import Profile, Scene
 from tests.simulation.world import ASKED, HOLD, TOKEN, Weather, World

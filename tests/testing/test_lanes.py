@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sendonce import NotAllowed, StoreError, testing
-from sendonce.stores.sqlite.store import SqliteStore
+from sendonce.store.sqlite.store import SqliteStore
 from sendonce.testing.connections import opened
 from tests.outbox.callers import SQLITE, Caller
 from tests.outbox.databases import Address

@@ -15,9 +15,9 @@ from psycopg.rows import dict_row
 from psycopg2 import extensions
 
 from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
-from sendonce.stores.postgres.lanes import BadValue, translated
-from sendonce.stores.postgres.lenders import lender_of
-from sendonce.stores.postgres.lenders.port import Lender
+from sendonce.store.postgres.lanes import BadValue, translated
+from sendonce.store.postgres.lenders import lender_of
+from sendonce.store.postgres.lenders.port import Lender
 from tests.outbox.databases import Address
 
 AWKWARD = "it's 100% \"quoted\" \\N \\x41 %s %(a)s :b $1 {} \t\n\r\b\f\v ü 😀 '; --"

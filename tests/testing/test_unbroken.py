@@ -9,10 +9,10 @@ import aiosqlite
 import pytest
 
 from sendonce import testing
-from sendonce.stores.postgres.borrowed import BorrowedLane
-from sendonce.stores.postgres.lenders.port import Rows, Values
-from sendonce.stores.sqlite.store import SqliteStore
-from sendonce.stores.unbroken import unbroken
+from sendonce.store.postgres.borrowed import BorrowedLane
+from sendonce.store.postgres.lenders.port import Rows, Values
+from sendonce.store.sqlite.store import SqliteStore
+from sendonce.store.unbroken import unbroken
 from sendonce.testing.connections import opened
 
 

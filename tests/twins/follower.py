@@ -15,12 +15,12 @@ import psycopg
 from psycopg import sql
 
 from sendonce.errors import NotAllowed
-from sendonce.stores.ports import Started
-from sendonce.stores.postgres.lanes import Lane
-from sendonce.stores.postgres.migrator import migrate
-from sendonce.stores.postgres.orchestrating import PARK_LIMIT
-from sendonce.stores.postgres.store import PostgresStore
-from sendonce.stores.sqlite.times import moment, stamp
+from sendonce.store.ports import Started
+from sendonce.store.postgres.lanes import Lane
+from sendonce.store.postgres.migrator import migrate
+from sendonce.store.postgres.orchestrating import PARK_LIMIT
+from sendonce.store.postgres.store import PostgresStore
+from sendonce.store.sqlite.times import moment, stamp
 from tests.simulation.database import NAMESPACE
 from tests.twins.calls import TRANSACT, Call
 

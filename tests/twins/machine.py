@@ -9,10 +9,10 @@ from hypothesis.stateful import rule
 from sendonce.domain.breakers import Answers
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.events import new_event
-from sendonce.stores.bulk import CANCEL, REPLAY, REQUEUE, NewOperation
-from sendonce.stores.records import Filter, RequestFilter
-from sendonce.stores.selections import Selection
-from sendonce.stores.upkeep import REST, Person, Stage, Turn
+from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE, NewOperation
+from sendonce.store.records import Filter, RequestFilter
+from sendonce.store.selections import Selection
+from sendonce.store.upkeep import REST, Person, Stage, Turn
 from tests.twins.values import (
     HOLD,
     PATTERNS,

@@ -8,11 +8,11 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from sendonce.stores import leases
-from sendonce.stores.sqlite.files import MEMORY, open_file
-from sendonce.stores.sqlite.lanes import QUERIES, Lane
-from sendonce.stores.sqlite.store import SqliteStore
-from sendonce.stores.sqlite.times import microseconds, moment
+from sendonce.store import leases
+from sendonce.store.sqlite.files import MEMORY, open_file
+from sendonce.store.sqlite.lanes import QUERIES, Lane
+from sendonce.store.sqlite.store import SqliteStore
+from sendonce.store.sqlite.times import microseconds, moment
 from tests.simulation.database import EPOCH_SECONDS, template
 from tests.twins.calls import TRANSACT, Call, Recorded
 from tests.twins.follower import Follower, tables_of

@@ -10,10 +10,10 @@ from sendonce.domain.attempts import Lease, Report, Result, resolve
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.bulk import CANCEL, REPLAY, REQUEUE
-from sendonce.stores.records import ALIVE, Filter
-from sendonce.stores.selections import Selection
-from sendonce.stores.upkeep import REST, Stage, Turn
+from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
+from sendonce.store.records import ALIVE, Filter
+from sendonce.store.selections import Selection
+from sendonce.store.upkeep import REST, Stage, Turn
 from tests.twins.follower import Follower
 from tests.twins.pair import Pair
 

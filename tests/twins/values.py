@@ -9,8 +9,8 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import Policy
-from sendonce.stores.records import Filter
-from sendonce.stores.upkeep import Person
+from sendonce.store.records import Filter
+from sendonce.store.upkeep import Person
 
 US, S, D = timedelta(microseconds=1), timedelta(seconds=1), timedelta(days=1)
 POLICY = Policy(max_attempts=3, first_delay=10 * S, longest_delay=100 * S, jitter=0.3, doubt_wait=30 * S)

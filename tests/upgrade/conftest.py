@@ -7,7 +7,7 @@ import pytest
 
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
 
 @pytest.fixture(scope="module")

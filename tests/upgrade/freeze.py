@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RELEASES = Path(__file__).resolve().parent / "releases"
-_MIGRATIONS = "sendonce/stores/postgres/migrations/"
+_MIGRATIONS = "/postgres/migrations/"
 _DAY = (1980, 1, 1, 0, 0, 0)
 
 
@@ -34,7 +34,7 @@ def frozen(files: Mapping[str, bytes]) -> bytes:
 
 def schema_of(files: Mapping[str, bytes]) -> int:
     """The newest schema that these files know."""
-    numbers = [name.removeprefix(_MIGRATIONS)[:4] for name in files if name.startswith(_MIGRATIONS)]
+    numbers = [name.partition(_MIGRATIONS)[2][:4] for name in files]
     return max(int(number) for number in numbers if number.isdecimal())
 
 

@@ -7,11 +7,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 from tests.processes import ROOT
 from tests.upgrade.freeze import release
 
-NEWEST = len(available("sendonce.stores.postgres"))
+NEWEST = len(available("sendonce.store.postgres"))
 TREE = ROOT / "src"
 
 

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sendonce.stores.migrations import Migration
+from sendonce.store.migrations import Migration
 from tests.conformance.scene import Scene
 from tests.crash.accounts import url_of
 from tests.processes import Process, until
 from tests.provider import Provider
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.databases import Database, PostgresDatabase
 from tests.upgrade import filling, migrating, publishing
 from tests.upgrade.releases import Program
 

@@ -14,15 +14,15 @@ from sendonce.compose import migrate, open_store
 from sendonce.errors import SchemaMismatch, StoreBusy
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.migrations import BACKFILL_ROWS, Backfill, News, available
-from sendonce.stores.postgres import patience
+from sendonce.store.migrations import BACKFILL_ROWS, Backfill, News, available
+from sendonce.store.postgres import patience
 from tests.cli.workbench import run
 from tests.crash.accounts import url_of
 from tests.given import given_event
 from tests.processes import until
-from tests.stores.bulkwork import given_many_dead_letters
-from tests.stores.conftest import database, postgres_template, sqlite_template
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.bulkwork import given_many_dead_letters
+from tests.store.conftest import database, postgres_template, sqlite_template
+from tests.store.databases import Database, PostgresDatabase
 from tests.upgrade.releases import before
 from tests.upgrade.system import WRONGLY_ROUTED
 
@@ -142,7 +142,7 @@ def older(empty: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A database of the first schema."""
     room = "postgres" if isinstance(empty, PostgresDatabase) else "sqlite"
     with monkeypatch.context() as patched:
-        migrator = import_module(f"sendonce.stores.{room}.migrator")
+        migrator = import_module(f"sendonce.store.{room}.migrator")
         known: Callable[[str], object] = lambda package: available(package)[:1]  # noqa: E731
         patched.setattr(migrator, "available", known)
         migrated(empty)
@@ -175,12 +175,12 @@ def test_a_worker_before_the_migration_does_not_start(older: Database) -> None:
     ran = run("worker", "--until-idle", env={"SENDONCE_DATABASE": url_of(older)})
 
     assert ran.code == 1
-    known = len(available("sendonce.stores.sqlite"))
+    known = len(available("sendonce.store.sqlite"))
     assert f"the database's schema is 1 and this program needs {known}; run: sendonce migrate" in ran.err
 
 
 def test_a_script_for_other_tools_is_finished_by_migrate(older: Database) -> None:
-    room = import_module(f"sendonce.stores.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrator")
+    room = import_module(f"sendonce.store.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrator")
     given_many_dead_letters(older, 20)
     with older.connection(autocommit=True) as connection:
         script = room.sql(1)

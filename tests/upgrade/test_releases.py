@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.stores.migrations import available
+from sendonce.store.migrations import available
 from tests.upgrade.freeze import RELEASES, frozen, release, schema_of
 from tests.upgrade.releases import NEWEST, TREE, before
 
@@ -25,7 +25,7 @@ def test_a_migration_without_one_is_told_what_to_run(tmp_path: Path) -> None:
 
 
 def test_both_databases_have_the_same_migrations() -> None:
-    postgres, sqlite = (available(f"sendonce.stores.{each}") for each in ("postgres", "sqlite"))
+    postgres, sqlite = (available(f"sendonce.store.{each}") for each in ("postgres", "sqlite"))
 
     assert [each.name for each in postgres] == [each.name for each in sqlite]
     for one, other in zip(postgres, sqlite, strict=True):
@@ -44,8 +44,10 @@ def test_an_archive_is_named_after_its_schema_and_made_the_same_again(path: Path
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
 def test_a_migration_that_has_landed_is_not_changed(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        landed = {name: archive.read(name) for name in archive.namelist() if "/migrations/" in name}
+        landed = {Path(name).parts[2:]: archive.read(name) for name in archive.namelist() if "/migrations/" in name}
 
     assert landed
     for name, content in landed.items():
-        assert (TREE / name).read_bytes() == content, f"{name} has landed; put the change into a new migration"
+        assert (TREE / "sendonce" / "store").joinpath(*name).read_bytes() == content, (
+            f"{name[-1]} has landed; put the change into a new migration"
+        )

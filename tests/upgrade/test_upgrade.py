@@ -13,22 +13,22 @@ import pytest
 
 from sendonce.checkpoints import MIGRATING
 from sendonce.compose import migrate
-from sendonce.stores.migrations import available
-from sendonce.stores.postgres import grants
+from sendonce.store.migrations import available
+from sendonce.store.postgres import grants
 from tests.crash import killing
 from tests.crash.accounts import url_of
 from tests.processes import Process, until
 from tests.provider import Provider
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.stores.postgres.catalog import catalog
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.postgres.catalog import catalog
 from tests.upgrade import filling, migrating
 from tests.upgrade.releases import NEWEST, after, before
 from tests.upgrade.system import WRONGLY_ROUTED, System
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-MIGRATIONS = available("sendonce.stores.postgres")
+MIGRATIONS = available("sendonce.store.postgres")
 RIGHTS = (
     "select c.relname, a.grantee::regrole::text, a.privilege_type, '' from pg_class c, aclexplode(c.relacl) a"
     " where c.relname like 'sendonce%%' union all"

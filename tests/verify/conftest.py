@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sendonce.stores.ports import Store
-from sendonce.stores.postgres import migrator as postgres_migrator
-from sendonce.stores.sqlite import migrator as sqlite_migrator
+from sendonce.store.ports import Store
+from sendonce.store.postgres import migrator as postgres_migrator
+from sendonce.store.sqlite import migrator as sqlite_migrator
 from tests.servers.postgres import Server
-from tests.stores.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.verify.scene import everything
 
 

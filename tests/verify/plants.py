@@ -5,8 +5,8 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
-from tests.stores.aging import without_rules
-from tests.stores.databases import Database, PostgresDatabase
+from tests.store.aging import without_rules
+from tests.store.databases import Database, PostgresDatabase
 
 HOUR = timedelta(hours=1)
 _NEW_DELIVERY = (

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
+from sendonce.admin.checks import CHECKS
+from sendonce.admin.verify import Plan, Report, verify
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
-from sendonce.operations.checks import CHECKS
-from sendonce.operations.verify import Plan, Report, verify
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.bulk import REQUEUE
-from sendonce.stores.ports import Store
-from sendonce.stores.selections import Selection
-from sendonce.stores.upkeep import Stage
+from sendonce.store.bulk import REQUEUE
+from sendonce.store.ports import Store
+from sendonce.store.selections import Selection
+from sendonce.store.upkeep import Stage
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
-from tests.stores.bulkwork import begun, step
-from tests.stores.databases import Database
+from tests.store.bulkwork import begun, step
+from tests.store.databases import Database
 
 MAIL = Email("ada@example.com", subject="Hello", text="Dear Ada")
 AT_ONCE = timedelta(0)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from sendonce.admin.verify import KEPT_IDS, Place
 from sendonce.domain.emails import Email
 from sendonce.errors import StoreError
-from sendonce.operations.verify import KEPT_IDS, Place
-from sendonce.stores.ports import Store
-from sendonce.stores.verifying import Walk
+from sendonce.store.ports import Store
+from sendonce.store.verifying import Walk
 from tests.given import given_event
-from tests.stores.aging import without_rules
-from tests.stores.databases import PostgresDatabase
+from tests.store.aging import without_rules
+from tests.store.databases import PostgresDatabase
 from tests.verify.conftest import Scene
 from tests.verify.plants import KEYS, PLANTS, plant
 from tests.verify.scene import EVERY, MAIL, found, looked

@@ -8,13 +8,13 @@ from itertools import count
 
 import pytest
 
+from sendonce.admin.verify import Plan, Report, verify
 from sendonce.cli import main
-from sendonce.operations.verify import Plan, Report, verify
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from tests.processes import Process, sendonce, until
-from tests.stores.databases import Database
+from tests.store.databases import Database
 from tests.verify.channels import STUCK
 from tests.verify.conftest import Scene
 from tests.verify.plants import plant

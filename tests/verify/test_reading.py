@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sendonce.errors import SendonceError
-from sendonce.stores.ports import Store
-from sendonce.stores.postgres.store import PostgresStore
-from sendonce.stores.sqlite.store import SqliteStore
-from sendonce.stores.verifying import Walk
+from sendonce.store.ports import Store
+from sendonce.store.postgres.store import PostgresStore
+from sendonce.store.sqlite.store import SqliteStore
+from sendonce.store.verifying import Walk
 from tests.servers.postgres import Server
-from tests.stores.postgres.roles import Roles, granted_roles
+from tests.store.postgres.roles import Roles, granted_roles
 from tests.verify.conftest import Scene
 from tests.verify.scene import looked
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sendonce.operations.checks import CHECKS
-from sendonce.stores.ports import Store
-from tests.stores.aging import without_rules
-from tests.stores.databases import PostgresDatabase
+from sendonce.admin.checks import CHECKS
+from sendonce.store.ports import Store
+from tests.store.aging import without_rules
+from tests.store.databases import PostgresDatabase
 from tests.verify.conftest import Scene
 from tests.verify.plants import do, id_of
 from tests.verify.scene import found, looked

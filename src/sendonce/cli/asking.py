@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sendonce.channels.registry import Channels
     from sendonce.engine.keyring import SubscriptionKeyring
     from sendonce.engine.policies import Policies
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 Answer = TypeVar("Answer")
 

@@ -3,15 +3,15 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.wording import counted, one_line
 from sendonce.cli.asking import Means, with_means
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.output import say, say_json
 from sendonce.cli.progress import progress
 from sendonce.cli.settings import operator_of
-from sendonce.operations.wording import counted, one_line
 
 if TYPE_CHECKING:
-    from sendonce.operations.audit import Checked, Report
+    from sendonce.admin.audit import Checked, Report
 
 DEFAULT_CAP = 100
 _SAID = {
@@ -43,8 +43,8 @@ def run_audit(args: argparse.Namespace) -> int:
 
 
 async def _audit(means: Means, args: argparse.Namespace) -> "Report":
+    from sendonce.admin import audit
     from sendonce.engine.instance import check_instance
-    from sendonce.operations import audit
 
     await check_instance(means.store, means.instance)
     repair = None

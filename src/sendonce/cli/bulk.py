@@ -5,20 +5,20 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from sendonce.admin import bulk
+from sendonce.admin.plain import plain
+from sendonce.admin.wording import counted
 from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.output import say, say_json, warn
 from sendonce.cli.progress import Bar, progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
-from sendonce.operations import bulk
-from sendonce.operations.plain import plain
-from sendonce.operations.wording import counted
-from sendonce.stores.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
-from sendonce.stores.selections import Selection
+from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
+from sendonce.store.selections import Selection
 
 if TYPE_CHECKING:
-    from sendonce.operations.bulk import Planned
-    from sendonce.stores.ports import Store
+    from sendonce.admin.bulk import Planned
+    from sendonce.store.ports import Store
 
 _DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled"}
 

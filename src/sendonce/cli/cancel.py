@@ -2,6 +2,7 @@
 
 import argparse
 
+from sendonce.admin.cancel import cancel
 from sendonce.cli.bulk import run_bulk
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_even_if_sent, add_json, add_operator
@@ -9,8 +10,7 @@ from sendonce.cli.output import say, say_json, warn
 from sendonce.cli.running import with_store
 from sendonce.cli.selecting import add_selection, selection_of
 from sendonce.cli.settings import operator_of
-from sendonce.operations.cancel import cancel
-from sendonce.stores.bulk import CANCEL
+from sendonce.store.bulk import CANCEL
 
 
 def add(subparsers: Subparsers) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from sendonce.admin.wording import dated, one_line
 from sendonce.cli.output import paint, say
 from sendonce.cli.tables import Cell
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.operations.wording import dated, one_line
-from sendonce.stores.records import DeliveryRow
+from sendonce.store.records import DeliveryRow
 
 _COLOURS = {
     DeliveryState.COMPLETED: "green",

@@ -14,8 +14,8 @@ from sendonce.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sendonce.settings.in_force import InForce
-    from sendonce.settings.model import Settings
+    from sendonce.config.in_force import InForce
+    from sendonce.config.model import Settings
 
 
 def add(subparsers: Subparsers) -> None:
@@ -35,7 +35,7 @@ def add(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.example:
-        from sendonce.settings.example import example
+        from sendonce.config.example import example
 
         say(example().rstrip("\n"))
         return 0
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
 def _in_force(args: argparse.Namespace) -> "tuple[Path | None, list[InForce]]":
     import os
 
-    from sendonce.settings.files import find
-    from sendonce.settings.given import Everything
-    from sendonce.settings.in_force import in_force
+    from sendonce.config.files import find
+    from sendonce.config.given import Everything
+    from sendonce.config.in_force import in_force
 
     path = find(args.config, os.environ)
     return path, in_force(Everything(path, os.environ, options_of(args)), defaults=args.defaults)

@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.correct import amended_mail, correct
+from sendonce.admin.repair import Reopened, open_letter
 from sendonce.cli import values
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_even_if_sent, add_json, add_operator
@@ -12,11 +14,9 @@ from sendonce.cli.payloads import add_payload, has_payload, payload_of
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.errors import BadDestination, BadEvent
-from sendonce.operations.correct import amended_mail, correct
-from sendonce.operations.repair import Reopened, open_letter
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 _PARTS = ("subject", "text", "html")
 

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 
+from sendonce.admin.attest import attest
+from sendonce.admin.repair import discard, requeue
 from sendonce.cli import values
 from sendonce.cli.bulk import run_bulk
 from sendonce.cli.cells import now, show_fields
@@ -20,11 +22,9 @@ from sendonce.cli.selecting import add_selection, selection_of
 from sendonce.cli.settings import operator_of
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
-from sendonce.operations.attest import attest
-from sendonce.operations.repair import discard, requeue
-from sendonce.stores.bulk import REQUEUE
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import DeadLetterRow
+from sendonce.store.bulk import REQUEUE
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import DeadLetterRow
 
 
 def add(subparsers: Subparsers) -> None:

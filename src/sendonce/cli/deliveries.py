@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 from datetime import datetime
 
+from sendonce.admin.plain import plain
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields, state_cell
 from sendonce.cli.commands import Subparsers
@@ -14,9 +15,8 @@ from sendonce.cli.parser import Parser
 from sendonce.cli.running import with_store
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
-from sendonce.operations.plain import plain
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import AttemptRow, DeliveryRow
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import AttemptRow, DeliveryRow
 
 
 def add(subparsers: Subparsers) -> None:

@@ -21,7 +21,7 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show it; 0 when everything promised has held."""
     from sendonce.compose import is_sqlite, sqlite_path
-    from sendonce.demo.run import demonstrate
+    from sendonce.devtools.demo.run import demonstrate
 
     # The environment's database is somebody's own: only one that was named for this is used.
     if getattr(args, "database", None) is None:

@@ -12,7 +12,7 @@ from sendonce.cli.settings import database_of
 from sendonce.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from sendonce.operations.doctor import Diagnosis, Limits
+    from sendonce.admin.doctor import Diagnosis, Limits
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -31,8 +31,8 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     import asyncio
 
+    from sendonce.admin.doctor import Level
     from sendonce.compose import display_url, examine
-    from sendonce.operations.doctor import Level
 
     url = database_of(args)
     limits = _limits(args)
@@ -55,8 +55,8 @@ def _limits(args: argparse.Namespace) -> "Limits":
     """What the settings here say of leases, sends and retention."""
     import os
 
-    from sendonce.operations.doctor import Limits
-    from sendonce.settings.load import find, load_limits, load_retention
+    from sendonce.admin.doctor import Limits
+    from sendonce.config.load import find, load_limits, load_retention
 
     try:
         path = find(args.config, os.environ)

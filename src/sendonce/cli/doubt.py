@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.doubt import USUAL_WAIT, open_in_doubt
+from sendonce.admin.wording import counted
 from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator
@@ -11,11 +13,9 @@ from sendonce.cli.progress import progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.domain.durations import format_duration
-from sendonce.operations.doubt import USUAL_WAIT, open_in_doubt
-from sendonce.operations.wording import counted
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 
 def add(subparsers: Subparsers) -> None:

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.wording import counted
 from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator
@@ -10,12 +11,11 @@ from sendonce.cli.output import say, say_json, warn
 from sendonce.cli.progress import progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
-from sendonce.operations.wording import counted
 
 if TYPE_CHECKING:
-    from sendonce.operations.erase import Erasing
-    from sendonce.stores.ports import Store
-    from sendonce.stores.upkeep import Person
+    from sendonce.admin.erase import Erasing
+    from sendonce.store.ports import Store
+    from sendonce.store.upkeep import Person
 
 
 def add(subparsers: Subparsers) -> None:
@@ -37,7 +37,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sendonce.stores.upkeep import Person
+    from sendonce.store.upkeep import Person
 
     person = Person(destination=args.destination, subject=args.subject, tenant=args.tenant)
     acts = args.yes and not args.dry_run
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 async def _run(store: "Store", person: "Person", args: argparse.Namespace, operator: str, *, acts: bool) -> "Erasing":
     from contextlib import aclosing
 
-    from sendonce.operations.erase import Erasing, count, erase
-    from sendonce.stores.upkeep import Erased
+    from sendonce.admin.erase import Erasing, count, erase
+    from sendonce.store.upkeep import Erased
 
     steps = count(store, person, shared=args.shared)
     if acts:

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from sendonce.admin.plain import plain
+from sendonce.admin.wording import one_line
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields, state_cell
 from sendonce.cli.commands import Subparsers
@@ -13,10 +15,8 @@ from sendonce.cli.parser import Parser
 from sendonce.cli.running import with_store
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.errors import NotFound
-from sendonce.operations.plain import plain
-from sendonce.operations.wording import one_line
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import DeliveryRow, EventRow
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import DeliveryRow, EventRow
 
 # Content is printed on request only.
 CONTENT = frozenset({"headers"})

@@ -2,13 +2,13 @@
 
 import argparse
 
+from sendonce.admin.explain import EventStory, Explanation, explain
+from sendonce.admin.plain import plain
+from sendonce.admin.stories import Story
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json
 from sendonce.cli.output import paint, say, say_json
 from sendonce.cli.running import with_store
-from sendonce.operations.explain import EventStory, Explanation, explain
-from sendonce.operations.plain import plain
-from sendonce.operations.stories import Story
 
 _CONTENT = frozenset({"headers"})
 

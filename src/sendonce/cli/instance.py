@@ -12,7 +12,7 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 

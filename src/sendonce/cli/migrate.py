@@ -8,7 +8,7 @@ from sendonce.cli.output import say
 from sendonce.cli.progress import Bar, progress
 from sendonce.cli.settings import database_of
 from sendonce.compose import display_url, migrate, migration_sql, schema_version
-from sendonce.stores.migrations import Applying, Backfill, News, Waiting
+from sendonce.store.migrations import Applying, Backfill, News, Waiting
 
 
 def add(subparsers: Subparsers) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from sendonce.admin import bulk
+from sendonce.admin.find import LARGEST_ID
 from sendonce.cli import values
 from sendonce.cli.bulk import as_dict, drive, say_outcome
 from sendonce.cli.cells import now, show_fields
@@ -16,12 +18,10 @@ from sendonce.cli.parser import Parser
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.cli.tables import Cell, show_table, when
-from sendonce.operations import bulk
-from sendonce.operations.find import LARGEST_ID
-from sendonce.stores.bulk import PAUSED, RUNNING, STATES, OperationRow
+from sendonce.store.bulk import PAUSED, RUNNING, STATES, OperationRow
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 _COLOURS = {RUNNING: "green", PAUSED: "yellow"}
 _WALK = {"first_id", "last_id", "upper_id", "looked", "skipped", "rate", "filter", "updated_at"}

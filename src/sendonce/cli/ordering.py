@@ -2,6 +2,7 @@
 
 import argparse
 
+from sendonce.admin import subscriptions
 from sendonce.cli import values
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_json, add_operator
@@ -10,7 +11,6 @@ from sendonce.cli.parser import Parser
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.errors import SendonceError
-from sendonce.operations import subscriptions
 
 
 def add_policy(parser: Parser) -> None:

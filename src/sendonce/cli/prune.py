@@ -4,6 +4,7 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sendonce.admin.wording import counted
 from sendonce.cli import values
 from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.commands import COMMANDS, Subparsers
@@ -15,13 +16,12 @@ from sendonce.cli.running import with_store
 from sendonce.cli.sending import add_config
 from sendonce.cli.settings import operator_of
 from sendonce.errors import ConfigError
-from sendonce.operations.wording import counted
 
 if TYPE_CHECKING:
+    from sendonce.admin.prune import Plan, Progress
     from sendonce.engine.retention import RetentionSettings
-    from sendonce.operations.prune import Plan, Progress
-    from sendonce.stores.ports import Store
-    from sendonce.stores.upkeep import Archive
+    from sendonce.store.ports import Store
+    from sendonce.store.upkeep import Archive
 
 _WINDOWS = {
     "payloads": "the content of what ended longer ago than this",
@@ -82,7 +82,7 @@ def _settings(args: argparse.Namespace) -> "RetentionSettings":
     import os
     from dataclasses import replace
 
-    from sendonce.settings.load import find, load_retention
+    from sendonce.config.load import find, load_retention
 
     given = {name: getattr(args, name) for name in _WINDOWS if hasattr(args, name)}
     try:
@@ -104,8 +104,8 @@ async def _prune(
 ) -> "tuple[Progress, int]":
     from pathlib import Path
 
-    from sendonce.operations.archive import ArchiveFile
-    from sendonce.operations.prune import Plan
+    from sendonce.admin.archive import ArchiveFile
+    from sendonce.admin.prune import Plan
 
     plan = Plan(
         about=_about(settings),
@@ -128,7 +128,7 @@ async def _run(
 ) -> "Progress":
     from contextlib import aclosing
 
-    from sendonce.operations.prune import Progress, count, prune
+    from sendonce.admin.prune import Progress, count, prune
 
     steps = count(store, plan) if args.dry_run else prune(
         store, plan, operator=operator, reason=args.reason, archive=archive

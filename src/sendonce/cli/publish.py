@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from sendonce.admin.wording import counted
 from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json
@@ -12,10 +13,9 @@ from sendonce.cli.running import with_store
 from sendonce.cli.settings import database_of
 from sendonce.compose import open_connection
 from sendonce.errors import KeyReused
-from sendonce.operations.wording import counted
 from sendonce.outbox.outbox import Outbox, Published
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import DeliveryRow
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import DeliveryRow
 
 
 def add(subparsers: Subparsers) -> None:

@@ -11,9 +11,9 @@ from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
     from sendonce.cli.parser import Parser
-    from sendonce.receiving.desk import Tell
-    from sendonce.receiving.memory import Arrival
-    from sendonce.receiving.web import Verify
+    from sendonce.devtools.receive.desk import Tell
+    from sendonce.devtools.receive.memory import Arrival
+    from sendonce.devtools.receive.web import Verify
 
 DESCRIPTION = """Receives by HTTP, and by SMTP when told to, until SIGTERM or SIGINT: prints what arrives, verifies
 signatures, answers look-ups (GET /deliveries/TOKEN), and misbehaves as told. WHEN is a share such as 0.2 (one in five),
@@ -68,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
     if find_spec("aiohttp") is None or (args.smtp_port is not None and find_spec("aiosmtpd") is None):
         raise WrongUse("receiving needs more packages: pip install 'sendonce[receive]'")
-    from sendonce.receiving.behaviour import WELL, changed
-    from sendonce.receiving.desk import Desk
-    from sendonce.receiving.memory import Memory
-    from sendonce.receiving.rules import Rules
-    from sendonce.receiving.service import Place, serve
+    from sendonce.devtools.receive.behaviour import WELL, changed
+    from sendonce.devtools.receive.desk import Desk
+    from sendonce.devtools.receive.memory import Memory
+    from sendonce.devtools.receive.rules import Rules
+    from sendonce.devtools.receive.service import Place, serve
 
     try:
         behaviour = changed(WELL, _settings(args))
@@ -118,7 +118,7 @@ def _verify(file: Path | None) -> "Verify | None":
 
 
 def _teller(args: argparse.Namespace) -> "Tell":
-    from sendonce.receiving.lines import json_line, line
+    from sendonce.devtools.receive.lines import json_line, line
 
     if args.quiet:
         return lambda arrival, said: None

@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.plain import plain
+from sendonce.admin.wording import counted, one_line, stamp
 from sendonce.cli import values
 from sendonce.cli.asking import Means, with_means
 from sendonce.cli.auditing import DEFAULT_CAP, run_audit
@@ -11,8 +13,6 @@ from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
 from sendonce.cli.sending import add_sending
-from sendonce.operations.plain import plain
-from sendonce.operations.wording import counted, one_line, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

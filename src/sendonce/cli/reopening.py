@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from sendonce.admin.repair import Reopened
 from sendonce.cli.output import say, say_json
-from sendonce.operations.repair import Reopened
 
 
 def say_reopened(reopened: Sequence[Reopened], *, as_json: bool) -> int:

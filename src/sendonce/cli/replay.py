@@ -2,6 +2,7 @@
 
 import argparse
 
+from sendonce.admin.repair import replay
 from sendonce.cli.bulk import run_bulk
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_even_if_sent, add_json, add_operator
@@ -9,8 +10,7 @@ from sendonce.cli.reopening import say_reopened
 from sendonce.cli.running import with_store
 from sendonce.cli.selecting import add_selection, selection_of
 from sendonce.cli.settings import operator_of
-from sendonce.operations.repair import replay
-from sendonce.stores.bulk import REPLAY
+from sendonce.store.bulk import REPLAY
 
 
 def add(subparsers: Subparsers) -> None:

@@ -3,6 +3,7 @@
 import argparse
 from datetime import timedelta
 
+from sendonce.admin.wording import one_line
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
@@ -14,8 +15,7 @@ from sendonce.cli.running import with_store
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.domain.durations import format_duration
 from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
-from sendonce.operations.wording import one_line
-from sendonce.stores.records import RequestFilter, RequestRow
+from sendonce.store.records import RequestFilter, RequestRow
 
 DEFAULT_TIMEOUT = timedelta(minutes=1)
 _COLOURS = {
@@ -112,7 +112,7 @@ def _progress(request: RequestRow) -> str:
 
 def _show(args: argparse.Namespace) -> int:
     # Here and below: it brings an event loop, which --help has no use for.
-    from sendonce.operations.requests import find
+    from sendonce.admin.requests import find
 
     state = with_store(args, lambda store: find(store, args.id))
     if args.json:
@@ -141,7 +141,7 @@ def _recipient(recipient: RecipientState) -> str:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    from sendonce.operations.requests import sentence, wait
+    from sendonce.admin.requests import sentence, wait
 
     state = with_store(args, lambda store: wait(store, args.id, timeout=args.timeout))
     if args.json:

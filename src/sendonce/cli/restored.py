@@ -3,17 +3,17 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from sendonce.admin.plain import plain
+from sendonce.admin.wording import counted
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
-from sendonce.operations.plain import plain
-from sendonce.operations.wording import counted
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
-    from sendonce.stores.records import LossRow
+    from sendonce.store.ports import Store
+    from sendonce.store.records import LossRow
 
 
 def add(subparsers: Subparsers) -> None:

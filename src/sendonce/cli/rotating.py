@@ -3,6 +3,9 @@
 import argparse
 from datetime import timedelta
 
+from sendonce.admin import secrets
+from sendonce.admin.plain import plain
+from sendonce.admin.wording import counted
 from sendonce.cli import values
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
@@ -11,10 +14,7 @@ from sendonce.cli.running import with_store
 from sendonce.cli.secret_files import add_config, add_secret_file, sealer_of, signing_of
 from sendonce.cli.settings import operator_of
 from sendonce.domain.durations import format_duration
-from sendonce.operations import secrets
-from sendonce.operations.plain import plain
-from sendonce.operations.wording import counted
-from sendonce.stores.records import SubscriptionRow
+from sendonce.store.records import SubscriptionRow
 
 
 def add_rotate(parser: Parser) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sendonce.cli.settings import database_of
 
 if TYPE_CHECKING:
-    from sendonce.stores.ports import Store
+    from sendonce.store.ports import Store
 
 Answer = TypeVar("Answer")
 

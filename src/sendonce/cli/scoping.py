@@ -2,11 +2,11 @@
 
 import argparse
 
+from sendonce.admin.scopes import SCOPES, check_scope
 from sendonce.cli import values
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.parser import Parser
 from sendonce.errors import ConfigError
-from sendonce.operations.scopes import SCOPES, check_scope
 
 
 def add_scope(parser: Parser) -> None:

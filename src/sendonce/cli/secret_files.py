@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from sendonce.admin.secrets import Secrets, check_bearer, check_certificate, check_headers, check_signing
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.parser import Parser
 from sendonce.cli.sending import sealer_for
 from sendonce.errors import ConfigError
-from sendonce.operations.secrets import Secrets, check_bearer, check_certificate, check_headers, check_signing
 
 if TYPE_CHECKING:
     from sendonce.sealing import Sealer

@@ -7,8 +7,8 @@ from sendonce.cli.failures import WrongUse
 from sendonce.cli.parser import Parser
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.rates import format_rate
-from sendonce.stores.bulk import DEFAULT_RATE
-from sendonce.stores.selections import Selection
+from sendonce.store.bulk import DEFAULT_RATE
+from sendonce.store.selections import Selection
 
 _FILTERS = ("type", "destination", "tenant", "given_up_as", "since", "until")
 _ONLY_WITH_FILTER = {"dry_run": "--dry-run", "yes": "--yes", "rate": "--rate"}

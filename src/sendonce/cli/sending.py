@@ -9,9 +9,9 @@ from sendonce.errors import ConfigError
 if TYPE_CHECKING:
     from sendonce.channels.registry import Channels
     from sendonce.cli.parser import Parser
+    from sendonce.config.model import Settings
+    from sendonce.config.setting import Setting
     from sendonce.sealing import Sealer
-    from sendonce.settings.model import Settings
-    from sendonce.settings.setting import Setting
 
 
 def add_config(parser: "Parser") -> None:
@@ -25,7 +25,7 @@ def add_config(parser: "Parser") -> None:
 
 def add_sending(parser: "Parser") -> None:
     """The options that say what is sent through, and how: --config, --app and --policy."""
-    from sendonce.settings.catalogue import TABLES
+    from sendonce.config.catalogue import TABLES
 
     add_config(parser)
     add_setting(parser, TABLES["worker"]["app"])
@@ -34,7 +34,7 @@ def add_sending(parser: "Parser") -> None:
 
 def add_setting(parser: "Parser", setting: "Setting") -> None:
     """The option of a setting. What it is given is checked with all settings, not here."""
-    from sendonce.settings import kinds
+    from sendonce.config import kinds
 
     about = setting.about.replace("`", "").removesuffix(".")
     default = "" if setting.default in (None, False) else f" (default {setting.kind.shown(setting.default)})"
@@ -47,7 +47,7 @@ def add_setting(parser: "Parser", setting: "Setting") -> None:
 
 def options_of(args: argparse.Namespace) -> dict[str, object]:
     """The options that were given and set a setting, by their names."""
-    from sendonce.settings.catalogue import POLICY_OPTION, SETTINGS
+    from sendonce.config.catalogue import POLICY_OPTION, SETTINGS
 
     names = [*filter(None, (each.option for each in SETTINGS)), POLICY_OPTION]
     given = {name: getattr(args, name.removeprefix("--").replace("-", "_"), None) for name in names}
@@ -58,7 +58,7 @@ def settings_for(args: argparse.Namespace) -> "Settings":
     """All settings; WrongUse says which one is wrong, and where it stands."""
     import os
 
-    from sendonce.settings.load import find, load
+    from sendonce.config.load import find, load
 
     try:
         return load(find(args.config, os.environ), os.environ, options_of(args))
@@ -70,7 +70,7 @@ def sealer_for(args: argparse.Namespace) -> "Sealer":
     """What seals the subscriptions' secrets. Nothing else of the settings is looked at, nor needed for it."""
     import os
 
-    from sendonce.settings.load import find, load_sealer
+    from sendonce.config.load import find, load_sealer
 
     try:
         return load_sealer(find(args.config, os.environ), os.environ)
@@ -80,7 +80,7 @@ def sealer_for(args: argparse.Namespace) -> "Sealer":
 
 def channels_for(settings: "Settings") -> "Channels":
     """The channels that come with sendonce, those of the settings, and over them one's own."""
-    from sendonce.settings.channels import channels_of
+    from sendonce.config.channels import channels_of
 
     try:
         return channels_of(settings)

@@ -14,8 +14,8 @@ def database_of(args: argparse.Namespace) -> str:
     mistake in it keeps nobody from looking at a database.
     """
     from sendonce.compose import check_readable
-    from sendonce.settings.database import load_database
-    from sendonce.settings.files import find
+    from sendonce.config.database import load_database
+    from sendonce.config.files import find
 
     given: str | None = getattr(args, "database", None)
     named = os.environ.get("SENDONCE_DATABASE", "").strip()

@@ -3,14 +3,7 @@
 import argparse
 from datetime import timedelta
 
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.options import add_json
-from sendonce.cli.output import paint, say, say_json
-from sendonce.cli.running import with_store
-from sendonce.cli.settings import database_of
-from sendonce.compose import display_url
-from sendonce.domain.durations import format_duration
-from sendonce.operations.glance import (
+from sendonce.admin.glance import (
     alert_sentence,
     backfill_sentence,
     held_sentence,
@@ -18,13 +11,20 @@ from sendonce.operations.glance import (
     stop_sentence,
     warnings,
 )
-from sendonce.operations.plain import plain
-from sendonce.operations.rooms import room_sentence
-from sendonce.operations.subscriptions import HeldBack, held_back
-from sendonce.operations.wording import ago
-from sendonce.stores.migrations import Backfill
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import COUNT_CAP, Status, WorkerRow
+from sendonce.admin.plain import plain
+from sendonce.admin.rooms import room_sentence
+from sendonce.admin.subscriptions import HeldBack, held_back
+from sendonce.admin.wording import ago
+from sendonce.cli.commands import COMMANDS, Subparsers
+from sendonce.cli.options import add_json
+from sendonce.cli.output import paint, say, say_json
+from sendonce.cli.running import with_store
+from sendonce.cli.settings import database_of
+from sendonce.compose import display_url
+from sendonce.domain.durations import format_duration
+from sendonce.store.migrations import Backfill
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import COUNT_CAP, Status, WorkerRow
 
 
 def add(subparsers: Subparsers) -> None:

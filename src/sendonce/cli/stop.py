@@ -2,13 +2,13 @@
 
 import argparse
 
+from sendonce.admin.stops import stop
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_operator
 from sendonce.cli.output import say
 from sendonce.cli.running import with_store
 from sendonce.cli.scoping import add_scope, scope_of
 from sendonce.cli.settings import operator_of
-from sendonce.operations.stops import stop
 
 
 def add(subparsers: Subparsers) -> None:

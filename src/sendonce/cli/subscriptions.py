@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from datetime import datetime
 
+from sendonce.admin import subscriptions
+from sendonce.admin.wording import counted, dated
 from sendonce.cli import ordering, values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
@@ -20,9 +22,7 @@ from sendonce.cli.tables import Cell, show_table, when
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.rates import format_rate
 from sendonce.errors import SendonceError
-from sendonce.operations import subscriptions
-from sendonce.operations.wording import counted, dated
-from sendonce.stores.records import ROOM_CAP, KeptSecret, SubscriptionRow
+from sendonce.store.records import ROOM_CAP, KeptSecret, SubscriptionRow
 
 # What is sent there is signed unless somebody says no.
 SIGNED = ("http", "https")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from unicodedata import combining, east_asian_width
 
+from sendonce.admin.wording import one_line, relative
 from sendonce.cli.output import paint, say
-from sendonce.operations.wording import one_line, relative
 
 GAP = "  "
 NARROWEST = 8

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from sendonce.admin.find import is_id
+from sendonce.admin.scopes import check_destination
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import normalise
 from sendonce.domain.durations import parse_duration
@@ -14,9 +16,7 @@ from sendonce.domain.rates import parse_rate
 from sendonce.domain.requests import RequestStatus
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import BadEvent, SendonceError
-from sendonce.operations.find import is_id
-from sendonce.operations.scopes import check_destination
-from sendonce.stores.bulk import STATES
+from sendonce.store.bulk import STATES
 
 Answer = TypeVar("Answer")
 LARGEST_LIMIT = 10_000

@@ -13,8 +13,8 @@ from sendonce.cli.running import with_store
 from sendonce.errors import StoreError
 
 if TYPE_CHECKING:
-    from sendonce.operations.verify import Finding, Place, Plan, Report
-    from sendonce.stores.ports import Store
+    from sendonce.admin.verify import Finding, Place, Plan, Report
+    from sendonce.store.ports import Store
 
 _SHOWN_IDS = 10
 
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> "Plan":
     from dataclasses import replace
 
-    from sendonce.operations.checks import CHECKS, NAMES
-    from sendonce.operations.verify import Plan
+    from sendonce.admin.checks import CHECKS, NAMES
+    from sendonce.admin.verify import Plan
 
     for name in args.only or ():
         if name not in NAMES:
@@ -74,8 +74,8 @@ def _plan(args: argparse.Namespace) -> "Plan":
 
 
 def _place(text: str) -> "Place":
-    from sendonce.operations.verify import Place
-    from sendonce.stores.verifying import Walk
+    from sendonce.admin.verify import Place
+    from sendonce.store.verifying import Walk
 
     walk, _, last_id = text.partition(":")
     if walk not in list(Walk) or not last_id.isdecimal() or len(last_id) > 18:
@@ -88,7 +88,7 @@ async def _verify(store: "Store", plan: "Plan", *, as_json: bool) -> "Report":
     from asyncio import CancelledError
     from contextlib import aclosing
 
-    from sendonce.operations.verify import Report, verify
+    from sendonce.admin.verify import Report, verify
 
     report = Report(plan.since)
     steps = verify(store, plan)

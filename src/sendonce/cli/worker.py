@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.parser import WrongUse
 from sendonce.cli.sending import add_sending, add_setting, channels_for, settings_for
+from sendonce.config.catalogue import TABLES
 from sendonce.errors import ConfigError
-from sendonce.settings.catalogue import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from sendonce.config.model import Settings
     from sendonce.engine.daemon import Parts
-    from sendonce.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:

@@ -10,8 +10,8 @@ from sendonce.engine.alerts import AlertSettings, Change, Raise, judge
 from sendonce.engine.own_faults import OwnFaults
 from sendonce.engine.sinks import Notice, Sink
 from sendonce.errors import SendonceError, StoreBusy
-from sendonce.observe.facts import Alerted, AlertFailed, Emit
-from sendonce.stores.ports import AlertStore
+from sendonce.observability.facts import Alerted, AlertFailed, Emit
+from sendonce.store.ports import AlertStore
 
 TRIES = 5
 MOST_UNTOLD = 100

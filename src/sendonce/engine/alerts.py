@@ -10,7 +10,7 @@ from sendonce.domain.durations import format_duration, spell_duration
 from sendonce.domain.serving import shown
 from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
-from sendonce.stores.records import READING_CAP, AlertRow, Readings
+from sendonce.store.records import READING_CAP, AlertRow, Readings
 
 # What was raised stays so until it is well below its threshold, and for a while: on the edge it would be told for ever.
 CALM = 0.8

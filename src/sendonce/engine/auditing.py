@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.policies import Policies
 from sendonce.errors import ConfigError, SendonceError, StoreBusy
-from sendonce.observe.facts import Audited, AuditFailed, Emit
-from sendonce.stores.ports import Store
-from sendonce.stores.upkeep import AuditStore, Turn
+from sendonce.observability.facts import Audited, AuditFailed, Emit
+from sendonce.store.ports import Store
+from sendonce.store.upkeep import AuditStore, Turn
 
 # A worker that has just begun has better things to do.
 FIRST_LOOK = timedelta(seconds=30)

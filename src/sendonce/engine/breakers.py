@@ -9,8 +9,8 @@ from sendonce.domain.destinations import place_of
 from sendonce.domain.limits import has_host
 from sendonce.domain.outcomes import Delivered, Fault, Outcome, counts_for_breaker, fault_of
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Emit, Tripped
-from sendonce.stores.ports import RoomStore
+from sendonce.observability.facts import Emit, Tripped
+from sendonce.store.ports import RoomStore
 
 # Failures are counted for so many rooms at most: each of a million addresses that fail once is not remembered for ever.
 COUNTED = 10_000

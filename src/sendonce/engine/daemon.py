@@ -30,11 +30,11 @@ from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.sinks import sinks_of
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
-from sendonce.observe.facts import Begun, Emit, Fact, ServerChanged, Stopped
-from sendonce.observe.incidents import WINDOW_SECONDS, Incidents
-from sendonce.observe.tallies import Tallies
+from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
+from sendonce.observability.incidents import WINDOW_SECONDS, Incidents
+from sendonce.observability.tallies import Tallies
 from sendonce.sealing import Sealer
-from sendonce.stores.ports import Doorbell, Store
+from sendonce.store.ports import Doorbell, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import time
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.serving import Served
-from sendonce.stores.ports import LeaseStore
+from sendonce.store.ports import LeaseStore
 
 LOOK_SECONDS = 2.0
 # A live worker that serves it comes by within this time, or else it is busy.

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from sendonce.errors import SendonceError, StoreBusy
-from sendonce.observe import metrics
-from sendonce.observe.facts import Emit, MetricsFailed
-from sendonce.observe.metrics import CAUSES, OTHER, Measured, alone
-from sendonce.stores.ports import AlertStore, LeaseStore
-from sendonce.stores.readers import ReadStore
-from sendonce.stores.records import ChannelRow, Status
-from sendonce.stores.upkeep import Reached, Stage
+from sendonce.observability import metrics
+from sendonce.observability.facts import Emit, MetricsFailed
+from sendonce.observability.metrics import CAUSES, OTHER, Measured, alone
+from sendonce.store.ports import AlertStore, LeaseStore
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import ChannelRow, Status
+from sendonce.store.upkeep import Reached, Stage
 
 CHECK_SECONDS = 1.0
 READ_SECONDS = 15.0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from sendonce.domain.attempts import Result
 from sendonce.domain.outcomes import Refused
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Disabled, Emit
-from sendonce.stores.ports import SecretStore
+from sendonce.observability.facts import Disabled, Emit
+from sendonce.store.ports import SecretStore
 
 CODE = "http_410"
 REASON = "its receiver answered 410 Gone"

@@ -1,7 +1,7 @@
 """Whether a database is the one that the settings mean: a copy of production in staging must mail nobody."""
 
 from sendonce.errors import ConfigError
-from sendonce.stores.readers import ReadStore
+from sendonce.store.readers import ReadStore
 
 
 async def check_instance(store: ReadStore, expected: str | None) -> None:

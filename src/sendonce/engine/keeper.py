@@ -12,8 +12,8 @@ from sendonce.engine.memory import Memory
 from sendonce.engine.patience import Outage
 from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import Adopted, Emit, Expired, LeasesLost, LossOver
-from sendonce.stores.ports import LeaseStore
+from sendonce.observability.facts import Adopted, Emit, Expired, LeasesLost, LossOver
+from sendonce.store.ports import LeaseStore
 
 PART = "lease keeper"
 EXPIRE_LIMIT = 20

@@ -12,8 +12,8 @@ from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy
 from sendonce.sealing import Misplaced, Sealer, Use
-from sendonce.stores.ports import SecretStore
-from sendonce.stores.records import SubscriptionSecrets
+from sendonce.store.ports import SecretStore
+from sendonce.store.records import SubscriptionSecrets
 
 LARGEST = 10_000
 AT_ONCE = 1000

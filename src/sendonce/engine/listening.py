@@ -18,12 +18,12 @@ from sendonce.engine.gauges import Gauges
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
-from sendonce.observe import metrics
-from sendonce.observe.facts import Emit, Listening
-from sendonce.observe.metrics import Measured, alone
-from sendonce.observe.tallies import Tallies
-from sendonce.stores.ports import Store
-from sendonce.stores.upkeep import Stage
+from sendonce.observability import metrics
+from sendonce.observability.facts import Emit, Listening
+from sendonce.observability.metrics import Measured, alone
+from sendonce.observability.tallies import Tallies
+from sendonce.store.ports import Store
+from sendonce.store.upkeep import Stage
 
 if TYPE_CHECKING:
     from aiohttp import web

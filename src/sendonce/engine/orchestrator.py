@@ -10,8 +10,8 @@ from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.serving import Served, shown
 from sendonce.engine.policies import Policies
-from sendonce.stores.ports import OrchestratorStore, Started
-from sendonce.stores.records import LossRow
+from sendonce.store.ports import OrchestratorStore, Started
+from sendonce.store.records import LossRow
 
 MARK_STEP = 10_000
 

@@ -5,7 +5,7 @@ import time
 from datetime import timedelta
 
 from sendonce.errors import ServerReadOnly, StoreBusy
-from sendonce.observe.facts import DatabaseBack, DatabaseLost, Emit
+from sendonce.observability.facts import DatabaseBack, DatabaseLost, Emit
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 3.0

@@ -42,8 +42,8 @@ from sendonce.engine.instance import check_instance
 from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
-from sendonce.stores.ports import LeaseStore
-from sendonce.stores.readers import ReadStore
+from sendonce.store.ports import LeaseStore
+from sendonce.store.readers import ReadStore
 
 CONCURRENCY = 50
 LEASE = timedelta(seconds=60)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sendonce.errors import ConfigError, SendonceError, StoreBusy
-from sendonce.observe.facts import Emit, Pruned, PruningFailed, PruningLate
-from sendonce.stores.upkeep import REST, RetentionStore, Stage, Turn
+from sendonce.observability.facts import Emit, Pruned, PruningFailed, PruningLate
+from sendonce.store.upkeep import REST, RetentionStore, Stage, Turn
 
 # The part of the time in which it is at work during a pass; the rest are pauses. A pass that goes on has fallen behind:
 # its part doubles with every minute, so that it keeps up with whatever workers can send.

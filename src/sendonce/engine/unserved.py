@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sendonce.domain.serving import Served
 from sendonce.engine.orchestrator import Orchestrator
-from sendonce.observe.facts import Emit, NotServed
-from sendonce.stores.records import Room
+from sendonce.observability.facts import Emit, NotServed
+from sendonce.store.records import Room
 
 STEP = 1000
 

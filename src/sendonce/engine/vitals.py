@@ -2,7 +2,7 @@
 
 import time
 
-from sendonce.observe.facts import Begun, DatabaseBack, DatabaseLost, Fact
+from sendonce.observability.facts import Begun, DatabaseBack, DatabaseLost, Fact
 
 # Longer than a call to a database that does not answer, with the pause after it: waiting for one is no reason to end.
 STUCK_SECONDS = 180.0

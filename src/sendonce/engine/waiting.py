@@ -12,8 +12,8 @@ from sendonce.domain.destinations import place_of
 from sendonce.domain.serving import Served, place_of_name
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
-from sendonce.stores.ports import RoomStore
-from sendonce.stores.records import Room
+from sendonce.store.ports import RoomStore
+from sendonce.store.records import Room
 
 LOOK_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1

@@ -25,9 +25,9 @@ from sendonce.engine.unserved import Unserved
 from sendonce.engine.vitals import Vitals
 from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
-from sendonce.observe.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
-from sendonce.stores.ports import Doorbell, LeaseStore, RoomStore, Started
-from sendonce.stores.records import Room
+from sendonce.observability.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
+from sendonce.store.ports import Doorbell, LeaseStore, RoomStore, Started
+from sendonce.store.records import Room
 
 CLAIMS, RESULTS = "worker", "results"
 SETTLE_LIMIT = 1000

@@ -15,7 +15,7 @@ from sendonce.errors import ConfigError
 from sendonce.outbox.connections import AsyncConnection, SyncConnection
 from sendonce.outbox.drivers import is_async
 from sendonce.sealing import Sealer
-from sendonce.stores.records import DeadLetterRow, DeliveryRow, SubscriptionRow
+from sendonce.store.records import DeadLetterRow, DeliveryRow, SubscriptionRow
 from sendonce.testing.clock import Clock
 from sendonce.testing.connections import opened
 from sendonce.testing.crashing import Crash, Crashed

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from sendonce.errors import ConfigError
 from sendonce.outbox.drivers import KNOWN, is_async, names_of, shown
-from sendonce.stores.ports import Store
+from sendonce.store.ports import Store
 from sendonce.testing.clock import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,9 +89,9 @@ def _check_open(lender: _Lender) -> None:
 
 
 async def _on_sqlite(connection: Any, clock: Clock) -> Opened | None:
-    from sendonce.stores.sqlite.borrowed import BorrowedLane
-    from sendonce.stores.sqlite.lenders import lender_of
-    from sendonce.stores.sqlite.store import SqliteStore
+    from sendonce.store.sqlite.borrowed import BorrowedLane
+    from sendonce.store.sqlite.lenders import lender_of
+    from sendonce.store.sqlite.store import SqliteStore
 
     lender = lender_of(connection)
     if lender is None:
@@ -108,9 +108,9 @@ async def _on_postgres(connection: Any, clock: Clock) -> Opened | None:
         return None
     if find_spec("psycopg") is None:
         raise ConfigError("the engine needs psycopg 3 on PostgreSQL: pip install 'sendonce[postgres]'")
-    from sendonce.stores.postgres.borrowed import BorrowedLane
-    from sendonce.stores.postgres.lenders import lender_of
-    from sendonce.stores.postgres.store import PostgresStore
+    from sendonce.store.postgres.borrowed import BorrowedLane
+    from sendonce.store.postgres.lenders import lender_of
+    from sendonce.store.postgres.store import PostgresStore
 
     lender = lender_of(connection)
     if lender is None:

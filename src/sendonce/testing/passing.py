@@ -14,7 +14,7 @@ from sendonce.engine.leases import LeaseBook
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
-from sendonce.observe import logs
+from sendonce.observability import logs
 from sendonce.sealing import Sealer
 from sendonce.testing.connections import Opened
 

@@ -1,0 +1,199 @@
+"""Requeue, replay or cancel all that matches a filter: counted first, then done in steps that survive a crash."""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from sendonce.admin.wording import one_line, stamp
+from sendonce.domain.deliveries import ReasonClass
+from sendonce.errors import NotFound, StoreBusy
+from sendonce.store.bulk import (
+    CANCEL,
+    CANCELLED,
+    DEFAULT_RATE,
+    PAUSED,
+    REPLAY,
+    REQUEUE,
+    RUNNING,
+    BulkStore,
+    NewOperation,
+    OperationRow,
+)
+from sendonce.store.selections import Found, Selection
+
+# So many are looked at in one step, and so many of them changed: a step holds its locks for a moment only.
+WINDOW = 5000
+MOST = 500
+_COUNTING_WINDOW = 20_000
+_WAITS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_SUBJECTS = {REQUEUE: "open dead letters", REPLAY: "finished deliveries", CANCEL: "waiting deliveries"}
+
+
+class BulkDesk(BulkStore, Protocol):
+    """Operations by filter, and the verb of the orchestrator that a person may ask for."""
+
+    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        """See OrchestratorStore."""
+        ...
+
+    async def first_delivery_since(self, since: datetime) -> int:
+        """See ReadStore."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What an operation would do now: how many match, and how many of these may have arrived already, or have.
+    `cancelled`: so many more match that a person has cancelled, and they are left out."""
+
+    kind: str
+    subject: str
+    matching: int
+    may_have_arrived: int
+    cancelled: int
+    even_if_sent: bool
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self.even_if_sent else self.may_have_arrived
+
+    @property
+    def affected(self) -> int:
+        return self.matching - self.skipped
+
+
+async def plan(desk: BulkDesk, kind: str, wanted: Selection) -> Planned:
+    """Count what an operation would do; nothing is changed."""
+    matching = arrived = cancelled = 0
+    async for found in _matching(desk, kind, wanted):
+        matching += len(found)
+        arrived += sum(each.may_have_arrived for each in found)
+    if kind != CANCEL and wanted.reason is None:
+        async for found in _matching(desk, kind, replace(wanted, reason=ReasonClass.CANCELLED)):
+            cancelled += len(found)
+    return Planned(
+        kind=kind,
+        subject=described(kind, wanted),
+        matching=matching,
+        may_have_arrived=arrived,
+        cancelled=cancelled,
+        even_if_sent=wanted.even_if_sent,
+    )
+
+
+async def matches(desk: BulkDesk, kind: str, wanted: Selection) -> bool:
+    """True when there is anything that matches; looks no further than that."""
+    async for found in _matching(desk, kind, wanted):
+        if found:
+            return True
+    return False
+
+
+async def begin(
+    desk: BulkDesk, kind: str, wanted: Selection, *, operator: str, reason: str, rate: float = DEFAULT_RATE
+) -> OperationRow:
+    """Enter the operation: it is about what is there now, never about what it brings forth itself. `run` does it."""
+    first_id, upper_id = await _bounds(desk, kind, wanted)
+    return await desk.begin_operation(
+        NewOperation(
+            kind=kind,
+            operator=operator,
+            reason=reason,
+            subject=described(kind, wanted),
+            wanted=wanted,
+            rate=rate,
+            first_id=min(first_id, upper_id),
+            upper_id=upper_id,
+        )
+    )
+
+
+async def run(desk: BulkDesk, operation_id: int) -> AsyncIterator[OperationRow]:
+    """Do an operation from where it has come to, at its rate; how far it has come after each step.
+
+    Ends when all is done, or when somebody has paused or cancelled it. Several may run the same one.
+    """
+    import asyncio
+
+    operation = await find(desk, operation_id)
+    rate = operation.rate or DEFAULT_RATE
+    most = max(1, min(MOST, int(rate)))
+    due = time.monotonic()
+    while operation.state == RUNNING:
+        before = operation.affected
+        operation = await _step(desk, operation, most)
+        yield operation
+        now = time.monotonic()
+        due = max(due, now) + (operation.affected - before) / rate
+        if operation.state == RUNNING:
+            await asyncio.sleep(due - now)
+
+
+async def pause(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+    """Whoever runs it stops before the next step."""
+    return await desk.set_operation_state(operation_id, PAUSED, operator=operator, reason=reason)
+
+
+async def resume(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+    """Let it go on; `run` does it. Also for one whose runner was killed."""
+    return await desk.set_operation_state(operation_id, RUNNING, operator=operator, reason=reason)
+
+
+async def cancel(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+    """End it here, for good. What it has done stays done."""
+    return await desk.set_operation_state(operation_id, CANCELLED, operator=operator, reason=reason)
+
+
+async def find(desk: BulkDesk, operation_id: int) -> OperationRow:
+    operation = await desk.operation(operation_id)
+    if operation is None:
+        raise NotFound(f"there is no operation {operation_id}")
+    return operation
+
+
+def described(kind: str, wanted: Selection) -> str:
+    """What an operation is about, in words: open dead letters of order.* to null:a since 2026-01-31 12:00:00 UTC."""
+    parts = [
+        f"given up as {wanted.reason.value}" if wanted.reason else "",
+        f"of {wanted.type}" if wanted.type else "",
+        f"to {one_line(wanted.destination, 2000)}" if wanted.destination else "",
+        "" if wanted.tenant is None else f"for tenant {one_line(wanted.tenant)}" if wanted.tenant else "for no tenant",
+        f"since {stamp(wanted.since)}" if wanted.since else "",
+        f"until {stamp(wanted.until)}" if wanted.until else "",
+        "(even if sent)" if wanted.even_if_sent else "",
+    ]
+    return " ".join([_SUBJECTS[kind], *filter(None, parts)])
+
+
+async def _matching(desk: BulkDesk, kind: str, wanted: Selection) -> AsyncIterator[tuple[Found, ...]]:
+    """What matches now, a bounded step at a time."""
+    after, upper = await _bounds(desk, kind, wanted)
+    while after < upper:
+        seen = await desk.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
+        if seen.last_id is None:
+            return
+        after = seen.last_id
+        yield seen.found
+
+
+async def _bounds(desk: BulkDesk, kind: str, wanted: Selection) -> tuple[int, int]:
+    first, upper = await desk.bounds(kind)
+    if kind != REQUEUE and wanted.since is not None:
+        first = max(first, await desk.first_delivery_since(wanted.since) - 1)
+    return first, upper
+
+
+async def _step(desk: BulkDesk, operation: OperationRow, most: int) -> OperationRow:
+    """One step; tried again for a while when the database cannot answer. A step that was lost has moved nothing, and
+    one whose answer was lost has moved the place from which the next one goes on."""
+    import asyncio
+
+    step = desk.cancel_step if operation.kind == CANCEL else desk.step
+    for wait in _WAITS:
+        try:
+            return await step(operation.id, window=WINDOW, most=most)
+        except StoreBusy:
+            await asyncio.sleep(wait)
+    return await step(operation.id, window=WINDOW, most=most)

@@ -1,0 +1,136 @@
+"""Tell what was recorded, why each delivery is where it is, and what happens next."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sendonce.admin.find import find
+from sendonce.admin.known import Known
+from sendonce.admin.scopes import holding
+from sendonce.admin.stories import Story, tell
+from sendonce.admin.tenants import for_tenant
+from sendonce.admin.wording import dated, one_line
+from sendonce.domain.tokens import provider_token
+from sendonce.errors import NotFound
+from sendonce.store.readers import ReadStore
+from sendonce.store.records import DeliveryRow, EventRow, Status
+
+TOLD_AT_MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventStory:
+    """An event without its payload, and the stories of its deliveries; `untold` of them are left out. `gone` tells what
+    is no longer kept of it."""
+
+    recorded: str
+    gone: tuple[str, ...]
+    event: EventRow
+    deliveries: tuple[Story, ...]
+    untold: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The answer to `explain`: sentences and what they were made of. Holds no payload."""
+
+    wanted: str
+    notes: tuple[str, ...]
+    events: tuple[EventStory, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of it as plain sentences, in order."""
+        told = list(self.notes)
+        for each in self.events:
+            told += [each.recorded, *each.gone]
+            for story in each.deliveries:
+                told.append(f"delivery {story.known.delivery.id} goes {story.goes_to}")
+                told += [*story.attempts, *story.whereabouts, *story.generations, *story.findings]
+        return tuple(told)
+
+
+async def explain(store: ReadStore, wanted: str) -> Explanation:
+    """Explain an id, key or token to an operator; NotFound when nothing has it. Of an event, the newest generations are
+    told."""
+    meant = await find(store, wanted)
+    if meant.delivery is not None:
+        events = [await _of_delivery(store, meant.delivery)]
+    else:
+        status, namespace = await store.status(), await store.namespace()
+        events = [await _told(store, status, namespace, event) for event in meant.events[:TOLD_AT_MOST]]
+    return Explanation(wanted=wanted, notes=meant.notes, events=tuple(events))
+
+
+async def explain_to_tenant(store: ReadStore, delivery: DeliveryRow) -> tuple[str, ...]:
+    """A delivery in sentences for the tenant whose it is: nothing about others, nothing about who runs the service."""
+    told = await _of_delivery(store, delivery, to_tenant=True)
+    return Explanation(wanted=f"delivery:{delivery.id}", notes=(), events=(told,)).sentences
+
+
+async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bool = False) -> EventStory:
+    status, namespace = await store.status(), await store.namespace()
+    event = await store.event(delivery.event_id)
+    if event is None:
+        raise NotFound(f"the event of delivery {delivery.id} is no longer kept")
+    known = await _gather(store, status, namespace, delivery, await store.deliveries_of(event.id))
+    return _event_story(status.now, event, [tell(for_tenant(known) if to_tenant else known)])
+
+
+async def _told(store: ReadStore, status: Status, namespace: str, event: EventRow) -> EventStory:
+    deliveries = await store.deliveries_of(event.id)
+    newest = {each.destination: each for each in sorted(deliveries, key=lambda each: each.generation)}
+    chosen = sorted(newest.values(), key=lambda each: each.id)
+    stories = [
+        tell(await _gather(store, status, namespace, delivery, deliveries)) for delivery in chosen[:TOLD_AT_MOST]
+    ]
+    return _event_story(status.now, event, stories, untold=len(chosen) - len(stories))
+
+
+async def _gather(
+    store: ReadStore, status: Status, namespace: str, delivery: DeliveryRow, siblings: list[DeliveryRow]
+) -> Known:
+    subscription = None
+    if delivery.subscription_id is not None:
+        subscription = await store.subscription(delivery.subscription_id)
+    address = subscription.destination if subscription else delivery.destination
+    generations = [each for each in siblings if each.destination == delivery.destination]
+    return Known(
+        now=status.now,
+        delivery=delivery,
+        token=provider_token(
+            namespace, delivery.tenant, delivery.type, delivery.key, delivery.destination, delivery.corrections
+        ),
+        address=address,
+        attempts=tuple(await store.attempts_of(delivery.id)),
+        lease=await store.lease_of(delivery.id),
+        dead_letter=await store.dead_letter_of(delivery.id),
+        subscription=subscription,
+        stop=None if delivery.status.is_final else holding(status.stops, delivery, address),
+        room=next((each for each in status.rooms if each.name == delivery.parked_on), None),
+        findings=tuple(await store.findings_of(delivery.id)),
+        corrections=tuple(await store.corrections_of(delivery.id)),
+        generations=tuple(sorted(generations, key=lambda each: each.generation)),
+        has_workers=bool(status.workers),
+    )
+
+
+def _event_story(now: datetime, event: EventRow, stories: list[Story], untold: int = 0) -> EventStory:
+    about = f" about {one_line(event.subject)}" if event.subject else ""
+    version = f", version {event.version}" if event.version is not None else ""
+    tenant = f" for tenant {one_line(event.tenant)}" if event.tenant else ""
+    recorded = (
+        f"event {event.id}: {event.type} with the key {one_line(event.key, 500)}{about}{version}{tenant}, "
+        f"recorded {dated(event.created_at, now)}"
+    )
+    blank = replace(event, headers=None)
+    gone = tuple(_gone(now, event))
+    return EventStory(recorded=recorded, gone=gone, event=blank, deliveries=tuple(stories), untold=untold)
+
+
+def _gone(now: datetime, event: EventRow) -> list[str]:
+    told = []
+    if event.content_gone_at is not None:
+        told.append(f"its content was removed by retention or an erasure on {dated(event.content_gone_at, now)}")
+    if event.history_gone_at is not None:
+        told.append(f"its deliveries were removed by retention on {dated(event.history_gone_at, now)}")
+    return told

@@ -1,0 +1,78 @@
+"""The whole at a glance: what a person should know of a status, in sentences."""
+
+from datetime import timedelta
+
+from sendonce.admin.rooms import room_sentence
+from sendonce.admin.scopes import spelled
+from sendonce.admin.subscriptions import HeldBack
+from sendonce.admin.wording import ago, counted, dated, one_line
+from sendonce.domain.durations import format_duration
+from sendonce.store.migrations import Backfill
+from sendonce.store.records import ROOM_CAP, AlertRow, LossRow, Status, StopRow
+
+DUE_FOR_LONG = timedelta(seconds=30)
+STALLED_AFTER = timedelta(minutes=5)
+
+
+def warnings(status: Status) -> list[str]:
+    """What needs a person: work that is due for long while nobody does it, nobody gets it done, or nobody serves it."""
+    unserved = [room_sentence(room, status.now) for room in status.rooms if not room.is_served]
+    return [*_due_for_long(status), *unserved]
+
+
+def _due_for_long(status: Status) -> list[str]:
+    if status.oldest_due_at is None or status.due == 0:
+        return []
+    waiting = status.now - status.oldest_due_at
+    if any(each.scope == "all" for each in status.stops) or waiting < DUE_FOR_LONG:
+        return []
+    verb = "is" if status.due == 1 else "are"
+    due = f"{counted(status.due, 'delivery', 'deliveries')} {verb} due, the oldest for {format_duration(waiting)}"
+    if not status.workers:
+        return [f"{due}, and no worker is alive; start one with: sendonce worker"]
+    progressed = [each.progressed_at or each.started_at for each in status.workers]
+    idle = status.now - max(progressed)
+    if idle >= STALLED_AFTER:
+        return [f"{due}, and no worker has made progress for {format_duration(idle)}; look at the workers' logs"]
+    return []
+
+
+def alert_sentence(alert: AlertRow, status: Status) -> str:
+    """dead_letters since …, told 3m ago: 3 dead letters wait for a person; see: sendonce dead-letters list.
+
+    It is as a worker saw it at its last look, and without a worker nobody looks.
+    """
+    since, told = dated(alert.raised_at, status.now), ago(alert.told_at, status.now)
+    stale = "" if status.workers else " (nobody looks now: no worker is alive)"
+    return f"{one_line(alert.name)} since {since}, told {told}: {one_line(alert.message)}{stale}"
+
+
+def held_sentence(held: HeldBack) -> str:
+    """12 wait for subscription 42, which is paused (maintenance); go on with: sendonce subscriptions resume 42."""
+    row = held.subscription
+    why = f" ({one_line(row.state_reason)})" if row.state_reason else ""
+    amount = f"{ROOM_CAP:,} or more wait" if held.waiting >= ROOM_CAP else counted(held.waiting, "waits", "wait")
+    go_on = f"go on with: sendonce subscriptions resume {row.id}"
+    return f"{amount} for subscription {row.id}, which is {row.state}{why}; {go_on}"
+
+
+def backfill_sentence(backfill: Backfill) -> str:
+    """0002_routed has come to 4,000 of 120,000; go on with: sendonce migrate."""
+    return f"{backfill.migration} has come to {backfill.done:,} of {backfill.bound:,}; go on with: sendonce migrate"
+
+
+def loss_sentence(loss: LossRow, status: Status) -> str:
+    """lost since …, noticed by host:7: 120 deliveries were put in doubt and are asked about before they are sent."""
+    since = f"lost, as {one_line(loss.noticed_by)} noticed {dated(loss.noticed_at, status.now)}"
+    if loss.marked_id < loss.upto_id:
+        return f"{since}; nothing is sent until what is open is put in doubt ({loss.marked_id:,} of {loss.upto_id:,})"
+    doubted = counted(loss.doubted, "delivery is", "deliveries are")
+    advice = "if you know that nothing was lost: sendonce restored --nothing-lost --reason TEXT"
+    return f"{since}; {doubted} asked about before anything is sent again; {advice}"
+
+
+def stop_sentence(stop: StopRow, status: Status) -> str:
+    """--channel mailto since … by ada@host (provider outage)."""
+    why = f" ({one_line(stop.reason)})" if stop.reason else ""
+    since = dated(stop.created_at, status.now)
+    return f"{spelled(stop.scope, stop.value)} since {since} by {one_line(stop.operator)}{why}"

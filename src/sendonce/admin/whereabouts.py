@@ -1,0 +1,187 @@
+"""Why a delivery is where it is, and what happens next, in sentences. Pure."""
+
+from typing import assert_never
+
+from sendonce.admin.known import Known
+from sendonce.admin.rooms import waits_for
+from sendonce.admin.scopes import spelled
+from sendonce.admin.wording import ago, counted, dated, one_line, ordinal, until
+from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.durations import format_duration
+from sendonce.domain.outcomes import FOUND
+from sendonce.store.records import AttemptRow, DeadLetterRow
+
+BY_A_PERSON = ": a person put all that was open in doubt (sendonce doubt --open)"
+IN_LOST_TIME = ": this database has lost commits, and somebody may have requeued it in that time"
+NO_WORKER = "no worker is alive; start one with: sendonce worker"
+
+
+def whereabouts(known: Known) -> list[str]:
+    """The sentences for this delivery: where it is and why, then what happens next."""
+    match known.delivery.status:
+        case DeliveryState.PENDING | DeliveryState.PENDING_RETRY:
+            return [*_why_open(known), *_next_when_open(known)]
+        case DeliveryState.IN_PROGRESS:
+            return [*_doubt(known), _being_sent(known)]
+        case DeliveryState.COMPLETED:
+            return [_completed(known)]
+        case DeliveryState.DEAD_LETTERED:
+            return _given_up(known)
+        case state:
+            assert_never(state)
+
+
+def error_text(attempt: AttemptRow | DeadLetterRow) -> str:
+    """code: message, as far as there are any."""
+    parts = [attempt.error_code or "", one_line(attempt.error_message or "")]
+    return ": ".join(part for part in parts if part) or "no error was recorded"
+
+
+def _why_open(known: Known) -> list[str]:
+    sentences = _doubt(known)
+    if known.delivery.proven_at is not None:
+        sentences.append(f"a late answer has shown {ago(known.delivery.proven_at, known.now)} that it was delivered")
+    elif known.last_error is not None and not sentences:
+        sentences.append(f"the last attempt did not succeed ({error_text(known.last_error)})")
+    elif not known.attempts:
+        sentences.append("it has not been tried yet")
+    return sentences
+
+
+def _doubt(known: Known) -> list[str]:
+    if not known.delivery.in_doubt:
+        return []
+    attempt = known.doubtful
+    if attempt is None:
+        by_a_person = known.for_operators(BY_A_PERSON)
+        return [f"it may have been sent{' by an earlier generation' if known.delivery.generation else by_a_person}"]
+    if attempt.outcome == "Accepted":
+        return [f"attempt {attempt.attempt} was accepted by the other side but is not confirmed"]
+    return [f"it may have been sent: attempt {attempt.attempt} ended without an answer ({error_text(attempt)})"]
+
+
+def _next_when_open(known: Known) -> list[str]:
+    delivery, now = known.delivery, known.now
+    if held := _held(known):
+        return [held]
+    if known.subscription is not None and known.subscription.state == "removed":
+        return [f"subscription {known.subscription.id} was removed: the next attempt gives it up without sending"]
+    due = delivery.next_attempt_at
+    if due is None:
+        return [_waiting(known)]
+    number = ordinal(delivery.attempt_count + 1)
+    moment = f"is due {until(due, now)}" if due > now else f"has been due for {format_duration(now - due)}"
+    sentences = [f"{_action(known, number)} {moment}"]
+    if due <= now and not known.has_workers:
+        sentences.append(NO_WORKER)
+    if delivery.expires_at is not None:
+        sentences.append(f"it is given up if it does not succeed by {dated(delivery.expires_at, now)}")
+    return sentences
+
+
+def _waiting(known: Known) -> str:
+    if known.room is None:
+        return "it waits for its turn" + known.for_operators(f" ({one_line(known.delivery.parked_on or '')})")
+    others = f" with {counted(known.room.waiting - 1, 'other')}" if known.room.waiting > 1 else ""
+    if known.is_for_tenant and known.room.name.startswith("channel:"):
+        return "it waits for its turn; no attempt is spent on that"
+    return f"it waits{others} {waits_for(known.room, known.now)}; no attempt is spent on that"
+
+
+def _action(known: Known, number: str) -> str:
+    if known.delivery.proven_at is not None:
+        return f"the {number} attempt, which completes it without sending,"
+    if known.delivery.in_doubt:
+        return f"the {number} attempt, which asks about it or else sends it again with the same token,"
+    return f"the {number} attempt"
+
+
+def _held(known: Known) -> str | None:
+    subscription, stop = known.subscription, known.stop
+    if stop is not None and known.is_for_tenant:
+        return "it is held back for now, and sent later"
+    if stop is not None:
+        why = f" ({one_line(stop.reason)})" if stop.reason else ""
+        named = spelled(stop.scope, stop.value)
+        since = f"since {dated(stop.created_at, known.now)} by {one_line(stop.operator)}{why}"
+        return f"held back by stop {named} {since}; resume with: sendonce resume {named}"
+    if subscription is not None and subscription.state in ("paused", "disabled"):
+        why = f" ({one_line(subscription.state_reason)})" if subscription.state_reason else ""
+        command = f"; resume it with: sendonce subscriptions resume {subscription.id}"
+        return f"waits: subscription {subscription.id} is {subscription.state}{why}{known.for_operators(command)}"
+    return None
+
+
+def _being_sent(known: Known) -> str:
+    lease, now = known.lease, known.now
+    if lease is None:
+        return "its attempt has just ended and is being settled; look again"
+    if known.is_for_tenant:
+        cut_off = "was being sent, and the sending has stopped; it is taken over soon"
+        return "is being sent" if lease.expires_at > now else cut_off
+    worker = f"worker {lease.worker_name}" if lease.worker_name else f"worker {lease.worker_id}"
+    if lease.expires_at <= now:
+        taken = "the next worker takes it over" if known.has_workers else NO_WORKER
+        return f"was being sent by {worker}, whose lease {lease.id} ran out {ago(lease.expires_at, now)}; {taken}"
+    return (
+        f"is being sent by {worker} under lease {lease.id} until {dated(lease.expires_at, now)}; "
+        "if that worker is dead it is taken over after that"
+    )
+
+
+def _completed(known: Known) -> str:
+    delivery = known.delivery
+    named = f", where its id is {one_line(delivery.notification_id)}" if delivery.notification_id else ""
+    moment = dated(delivery.notified_at or delivery.updated_at, known.now)
+    if known.attestation is not None:
+        return f"completed {moment}, as attested by {one_line(known.attestation, 2000)}{named}; nothing more happens"
+    if not known.attempts:
+        return f"delivered {moment}{named}, by an attempt that is no longer kept; nothing more happens"
+    last = known.attempts[-1]
+    if last.response == FOUND:
+        return f"delivered {moment}, as attempt {last.attempt} has found by asking{named}; nothing more happens"
+    return f"delivered {moment} by attempt {last.attempt}{named}; nothing more happens"
+
+
+def _given_up(known: Known) -> list[str]:
+    letter = known.dead_letter
+    if letter is None:
+        return [f"given up {dated(known.delivery.updated_at, known.now)}; its dead letter is no longer kept"]
+    sentences = [f"given up ({letter.reason}) {dated(letter.created_at, known.now)}{_last_error(letter)}"]
+    if known.delivery.in_doubt:
+        sentences += _doubt(known)
+    if known.newer is not None:
+        return sentences
+    if letter.in_doubt and not known.delivery.in_doubt:
+        sentences.append(f"it may have been sent since then{known.for_operators(IN_LOST_TIME)}")
+    if letter.closed_at is not None:
+        by = f" by {one_line(letter.closed_by)}" if letter.closed_by else ""
+        return [
+            *sentences,
+            f"its dead letter {letter.id} was {letter.closed_as}{by} {dated(letter.closed_at, known.now)}",
+        ]
+    if known.is_for_tenant:
+        return [*sentences, f"its dead letter {letter.id} waits for somebody to decide"]
+    return [*sentences, *_commands(known, letter)]
+
+
+def _commands(known: Known, letter: DeadLetterRow) -> list[str]:
+    """What an operator may type for an open dead letter."""
+    sentences = []
+    requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
+    if letter.reason is ReasonClass.REFUSED:
+        correct = f"sendonce dead-letters correct {letter.id} --reason TEXT"
+        sentences.append(f"if its address or content is wrong, correct it with: {correct}")
+    if not letter.in_doubt:
+        return [*sentences, f"requeue with: {requeue}"]
+    return [
+        *sentences,
+        f"if you know that it arrived: sendonce dead-letters attest {letter.id} --reason TEXT",
+        f"if it did not, or may arrive twice, requeue with: {requeue} --even-if-sent",
+    ]
+
+
+def _last_error(letter: DeadLetterRow) -> str:
+    if letter.reason is ReasonClass.CANCELLED:
+        return f": {one_line(letter.error_message)}" if letter.error_message else ""
+    return f": last error {error_text(letter)}" if letter.error_code or letter.error_message else ""

@@ -1,0 +1,1 @@
+"""What is for trying sendonce out and for developing with it: a demonstration, and a receiver."""

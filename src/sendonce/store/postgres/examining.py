@@ -1,0 +1,100 @@
+"""Examine a PostgreSQL: its settings, who holds vacuum back, how its tables are, and what its roles may do."""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from sendonce.store.examining import EVERY_ROLE, SAMPLE, ExaminedPostgres, Holder, MissingRight, TableHealth, Work
+from sendonce.store.migrations import Backfill, available
+from sendonce.store.postgres.alerting import unserved_on
+from sendonce.store.postgres.grants import PREFIX, Right, rights
+from sendonce.store.postgres.lanes import Connection, connect, fetch, translated
+from sendonce.store.postgres.migrator import PACKAGE, version_on
+from sendonce.store.postgres.verifying import broken_on
+from sendonce.store.records import ALIVE, WorkerRow
+from sendonce.store.rules import Broken
+from sendonce.store.upkeep import Reached
+from sendonce.store.verifying import LAST_ID
+
+
+async def examine(url: str) -> ExaminedPostgres:
+    """Everything of one moment, in a transaction that cannot write. Works on any schema, and on none."""
+    async with translated():
+        connection = await connect(url)
+        try:
+            async with connection.transaction():
+                await fetch(connection, "read_snapshot", {})
+                return await _examined(connection)
+        finally:
+            await connection.close()
+
+
+async def _examined(connection: Connection) -> ExaminedPostgres:
+    asked = time.time()
+    settings = (await fetch(connection, "server_settings", {}))[0]
+    answered = time.time()
+    me = (await fetch(connection, "current_role", {}))[0][0]
+    [(schema, strangers)] = await fetch(connection, "strangers", {}) or [("", None)]
+    known = len(available(PACKAGE))
+    version, missing = None, await _missing(connection, [Right(me, "select", "table", "sendonce_meta")])
+    if not missing:
+        version = await version_on(connection)
+    broken = [] if version is None else await broken_on(connection)
+    gone = tuple(each.name for each in broken if each.kind == "table")
+    if version is not None and version >= known and not gone:
+        looking = [Right(me, *right[1:]) for right in rights() if right.role == f"{PREFIX}reader"]
+        missing = await _missing(connection, [*looking, *rights()])
+    may_look = version is not None and version >= known and not gone and not any(each.role == me for each in missing)
+    return ExaminedPostgres(
+        version=version,
+        known_version=known,
+        clock_ahead=clock_ahead(settings[8], asked, answered),
+        missing_tables=gone,
+        work=await _work(connection, broken) if may_look else None,
+        encoding=settings[9],
+        synchronous_commit=settings[0],
+        has_fsync=settings[1],
+        has_full_page_writes=settings[2],
+        has_autovacuum=settings[3],
+        is_read_only=settings[4],
+        most_connections=settings[5],
+        used_connections=settings[6],
+        sees_everybody=settings[7],
+        careless=tuple(row[0] for row in await fetch(connection, "careless_defaults", {"every": EVERY_ROLE})),
+        holders=tuple(Holder(*row) for row in await fetch(connection, "vacuum_holders", {})),
+        tables=tuple(TableHealth(*row) for row in await fetch(connection, "table_health", {})),
+        missing_rights=missing,
+        schema=schema,
+        strangers=tuple(strangers or ()),
+    )
+
+
+def clock_ahead(theirs: datetime, asked: float, answered: float) -> float:
+    """By how much their clock is surely ahead of ours: it was read between two looks at ours."""
+    moment = theirs.timestamp()
+    return min(0.0, moment - asked) or max(0.0, moment - answered)
+
+
+async def _missing(connection: Connection, wanted: Sequence[Right]) -> tuple[MissingRight, ...]:
+    """Which of these rights a role does not have, of the roles that are there."""
+    names = ("roles", "privileges", "kinds", "objects", "columns")
+    values = {name: [right[place] for right in wanted] for place, name in enumerate(names)}
+    return tuple(MissingRight(*row) for row in await fetch(connection, "missing_rights", values))
+
+
+async def _work(connection: Connection, broken: Sequence[Broken]) -> Work:
+    due, now, is_stopped = (await fetch(connection, "oldest_due", {}))[0]
+    attempts = await fetch(connection, "send_times", {"before": LAST_ID, "limit": SAMPLE})
+    workers = await fetch(connection, "live_workers", {"alive": ALIVE.total_seconds()})
+    return Work(
+        workers=tuple(WorkerRow(**dict(zip(WorkerRow.__dataclass_fields__, row, strict=True))) for row in workers),
+        now=now,
+        oldest_due_at=due,
+        is_stopped=is_stopped,
+        send_seconds=tuple(seconds for seconds, has_expired in attempts if not has_expired),
+        expired_leases=sum(1 for _, has_expired in attempts if has_expired),
+        backfills=tuple(Backfill.read(*row) for row in await fetch(connection, "backfills", {})),
+        broken_rules=tuple(broken),
+        unserved=await unserved_on(connection),
+        retention=tuple(Reached(*row) for row in await fetch(connection, "retention_reached", {})),
+    )

@@ -1,0 +1,238 @@
+"""start, settle and cancel: the only statements that change a delivery's state."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Refusal, Result, Verdict
+from sendonce.domain.limits import NO_LIMITS, Limits
+from sendonce.domain.serving import Served, bare
+from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.errors import StoreBusy
+from sendonce.queries import array
+from sendonce.store import leases
+from sendonce.store.bulk import OperationRow
+from sendonce.store.evidence import Seen, evidence_of, intent_of
+from sendonce.store.ports import Started
+from sendonce.store.postgres.bulk import take_step
+from sendonce.store.postgres.columns import columns_of
+from sendonce.store.postgres.journal import log_operation
+from sendonce.store.postgres.lanes import BadValue, Connection, Lane, Lanes, fetch
+from sendonce.store.postgres.losses import fence_values
+from sendonce.store.records import Acted
+
+PARK_LIMIT = 2000
+FULL_SCAN_SECONDS = 1.0
+_WIDTH = len(Claim._fields)
+
+
+class Claimed(NamedTuple):
+    """What a claiming statement brought: a lease, how many rows were held back, the last one looked at, and why nothing
+    may be claimed at all."""
+
+    lease: Lease | None
+    held: int
+    until: tuple[datetime, int]
+    refused: Refusal | None
+
+
+class Orchestrating(Lanes):
+    """Two lanes, so that the next claim goes on while the last results settle."""
+
+    def __init__(self, where: str | Lane, *, writes: bool = False) -> None:
+        super().__init__(where, writes=writes)
+        self.watermark: tuple[datetime, int] | None = None
+        self._scanned_at = 0.0
+        self._parking = PARK_LIMIT
+
+    async def start(
+        self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
+    ) -> Started:
+        """See OrchestratorStore."""
+        since, since_id = self._look_from() or (None, 0)
+        values = {"limit": limit, "since": since, "since_id": since_id}
+        claimed = await self._claim("start", values, worker_id, hold, limits, fence)
+        claims = claimed.lease.claims if claimed.lease else ()
+        self.watermark = claimed.until if len(claims) + claimed.held >= limit else None
+        # A few that are beyond a limit for a moment are parked alone; where most are in the way, more and more are.
+        self._parking = min(self._parking * 4, PARK_LIMIT) if claimed.held > limit // 2 else limit
+        if not claimed.held:
+            return Started(claimed.lease, refused=claimed.refused)
+        # What a live worker serves is left to it for a moment, unless most of what is due is in the way here.
+        spare = limits.served.spare if limits.served and claimed.held <= limit // 2 else 0.0
+        return Started(claimed.lease, await self._park_all(limits.after(claims), [None], claimed.lease, spare))
+
+    async def start_waiting(
+        self,
+        worker_id: int,
+        quotas: Mapping[str, int],
+        hold: timedelta,
+        limits: Limits = NO_LIMITS,
+        fence: Fence = NO_FENCE,
+        *,
+        probes: Mapping[str, float] | None = None,
+    ) -> Started:
+        """See OrchestratorStore."""
+        spreads = [(probes or {}).get(room) for room in quotas]
+        values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values())), "spreads": array(spreads)}
+        claimed = await self._claim("start_waiting", values, worker_id, hold, limits, fence)
+        if not claimed.held:
+            return Started(claimed.lease, refused=claimed.refused)
+        claims = claimed.lease.claims if claimed.lease else ()
+        return Started(claimed.lease, await self._park_all(limits.after(claims), list(quotas), claimed.lease))
+
+    async def park_unserved(self, room: str, served: Served) -> int:
+        """See OrchestratorStore."""
+        return await self._park(Limits(served=served), room)
+
+    async def give_up_unserved(self, room: str, after: int, limit: int, *, message: str) -> tuple[int, int | None]:
+        """See OrchestratorStore."""
+        name = bare(room.partition(":")[2])
+        values = {"room": room, "name": name, "after": after, "limit": limit, "message": message}
+        given_up, last = (await self.claims.fetch("give_up_unserved", values))[0]
+        return given_up, last
+
+    async def _claim(
+        self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits, fence: Fence
+    ) -> "Claimed":
+        """Run one of the claiming statements, which share their columns and these parameters."""
+        shared = {"worker_id": worker_id, "hold": hold.total_seconds(), "lease_id": leases.new_id()}
+        rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **fence_values(fence), **values})
+        lease_id, until, until_id, held, at, refused = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
+        claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
+        lease = Lease(lease_id, claims, at) if claims else None
+        return Claimed(lease, held, (until, until_id), None if refused is None else Refusal(refused))
+
+    async def settle(self, results: Sequence[Result]) -> list[Verdict]:
+        """See OrchestratorStore."""
+        try:
+            async with self.results.connection() as connection:
+                return await settle_on(connection, results)
+        except BadValue:
+            if len(results) == 1:
+                return await self._settle_bare(results[0])
+            middle = len(results) // 2
+            return await self.settle(results[:middle]) + await self.settle(results[middle:])
+
+    async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
+        """See OrchestratorStore."""
+        async with self.results.transaction() as connection:
+            values = {"delivery_ids": list(delivery_ids), "reason": clean(reason, MESSAGE_LENGTH)}
+            ids = tuple(row[0] for row in await fetch(connection, "cancel", values))
+            return await log_operation(connection, "cancel", operator, reason, ids, subject="delivery")
+
+    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        """See OrchestratorStore."""
+        async with self.results.transaction() as connection:
+            return await take_step(connection, operation_id, window, most, _cancel_found)
+
+    def _look_from(self) -> tuple[datetime, int] | None:
+        """Where to look from. While a backlog is worked off, entries left of the last claim are dead, and an old
+        snapshot would make every claim walk over them; what was committed behind the mark is found by a full scan."""
+        now = time.monotonic()
+        if self.watermark is None or now - self._scanned_at >= FULL_SCAN_SECONDS:
+            self._scanned_at = now
+            return None
+        return self.watermark
+
+    async def _park_all(
+        self, limits: Limits, rooms: Sequence[str | None], lease: Lease | None, spare: float = 0.0
+    ) -> int:
+        """Park what is in the way among the oldest due rows, or at the front of these rooms; how many were."""
+        try:
+            return sum([await self._park(limits, room, spare) for room in rooms])
+        except StoreBusy:
+            if lease is None:
+                raise
+            return 0  # what was leased is ours to send; what is to be parked is met again
+
+    async def _park(self, limits: Limits, room: str | None, spare: float = 0.0) -> int:
+        async with self.claims.transaction() as connection:
+            found = {"limit": self._parking if room is None else PARK_LIMIT, "room": room}
+            rows = await fetch(connection, "lock_due" if room is None else "lock_waiting", found)
+            values = {
+                "delivery_ids": [row[0] for row in rows],
+                "destinations": limits.full,
+                "places": limits.full_places,
+                "room": room,
+                **served_values(limits.served),
+                "live": None if limits.served is None else sorted(limits.served.live),
+                "spare": spare,
+            }
+            return int((await fetch(connection, "park", values))[0][0])
+
+    async def _settle_bare(self, result: Result) -> list[Verdict]:
+        """The one result whose texts the database refuses is written without them."""
+        async with self.results.connection() as connection:
+            return await settle_on(connection, [result], bare=True)
+
+
+def limit_values(limits: Limits) -> dict[str, object]:
+    """Limits as the parameters of the claiming statements."""
+    return {
+        "each": limits.each,
+        "each_place": limits.each_place,
+        "destinations": array(list(limits.left)),
+        "lefts": array(list(limits.left.values())),
+        "places": array(list(limits.left_at_place)),
+        "place_lefts": array(list(limits.left_at_place.values())),
+        **served_values(limits.served),
+    }
+
+
+def served_values(served: Served | None) -> dict[str, object]:
+    """What a worker serves as parameters of the same."""
+    if served is None or served.is_all:
+        return {"served": None, "beginnings": None}
+    return {"served": array(sorted(served.names)) or "{}", "beginnings": array(served.beginnings)}
+
+
+async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:
+    return len(await fetch(connection, "cancel", {"delivery_ids": list(ids), "reason": operation.reason}))
+
+
+async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:
+    """Write results on this connection, in the transaction it may be in; what became of each."""
+    first: dict[tuple[int, int, int], int] = {}
+    for place, (report, _) in enumerate(results):
+        first.setdefault((report.claim.delivery_id, report.claim.attempt, report.lease_id), place)
+    distinct = results if len(first) == len(results) else [results[place] for place in first.values()]
+    count, keys = (await fetch(connection, "settle", columns_of(distinct, bare=bare)))[0]
+    if count == len(results):
+        return [Verdict.APPLIED] * len(results)
+    written = set(first) if count == len(first) else {tuple(key) for key in keys or ()}
+    applied = {place for key, place in first.items() if key in written}
+    rest = [result for place, result in enumerate(results) if place not in applied]
+    async with connection.transaction():
+        judged = iter(await _judge(connection, rest))
+    return [Verdict.APPLIED if place in applied else next(judged) for place in range(len(results))]
+
+
+async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verdict]:
+    """Tell the same result again from a late one, and keep a late one as evidence."""
+    values = {
+        "delivery_ids": [result.report.claim.delivery_id for result in results],
+        "attempts": [result.report.claim.attempt for result in results],
+    }
+    seen = {(row[0], row[1]): Seen._make(row[2:]) for row in await fetch(connection, "judge", values)}
+    verdicts = []
+    for result in results:
+        claim, lease_id, outcome = result.report[:3]
+        evidence = evidence_of(result.report, seen.get((claim.delivery_id, claim.attempt)))
+        verdicts.append(evidence.verdict)
+        if evidence.verdict is not Verdict.LATE:
+            continue
+        proof = intent_of(claim) | {"notification_id": evidence.notification_id}
+        proven = evidence.is_proof and await fetch(connection, "prove", proof)
+        finding = {
+            "delivery_id": proven[0][0] if proven else claim.delivery_id,
+            "notification_id": evidence.notification_id,
+            "attempt": claim.attempt,
+            "kind": "late_proof" if proven else "late_result",
+            "outcome": type(outcome).__name__,
+            "error_code": evidence.error_code,
+            "details": f"reported under lease {lease_id} when the delivery was {evidence.state}",
+        }
+        await fetch(connection, "find", finding)
+    return verdicts

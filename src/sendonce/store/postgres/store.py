@@ -1,0 +1,44 @@
+"""The PostgreSQL store: every port over five connections, each opened when it is first needed."""
+
+from typing import Self
+
+from sendonce.store.migrations import available, check_version
+from sendonce.store.postgres.alerting import Alerting
+from sendonce.store.postgres.bulk import Bulk
+from sendonce.store.postgres.correcting import Correcting
+from sendonce.store.postgres.erasing import Erasing
+from sendonce.store.postgres.leasing import Leasing
+from sendonce.store.postgres.losses import Losses
+from sendonce.store.postgres.migrator import PACKAGE, version_on
+from sendonce.store.postgres.operating import Operating
+from sendonce.store.postgres.orchestrating import Orchestrating
+from sendonce.store.postgres.reading import Reading
+from sendonce.store.postgres.reconciling import Reconciling
+from sendonce.store.postgres.requests import Requests
+from sendonce.store.postgres.retaining import Retaining
+from sendonce.store.postgres.rooms import Rooms
+from sendonce.store.postgres.secrets import Secrets
+from sendonce.store.postgres.subscribing import Subscribing
+from sendonce.store.postgres.undelivered import Undelivered
+from sendonce.store.postgres.verifying import Verifying
+
+
+class PostgresStore(
+    Reconciling, Losses, Bulk, Correcting, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
+    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
+):  # fmt: skip
+    """All of `sendonce.store.ports.Store`."""
+
+    @classmethod
+    async def connect(cls, url: str, *, writes: bool = False) -> Self:
+        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used.
+
+        `writes`: its server must be one that can be written to, and stay so.
+        """
+        store = cls(url, writes=writes)
+        try:
+            async with store.people.connection() as connection:
+                check_version(await version_on(connection), len(available(PACKAGE)))
+        finally:
+            await store.people.close()  # a worker has no use for it; a reader's next call opens it again
+        return store

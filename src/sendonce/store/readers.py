@@ -1,0 +1,138 @@
+"""What people look at in a database: lists and rows of everything, without a verb that changes anything."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from sendonce.domain.requests import RequestState
+from sendonce.store.migrations import Backfill
+from sendonce.store.records import (
+    SUBSCRIPTIONS_SHOWN,
+    AttemptRow,
+    CorrectionRow,
+    DeadLetterRow,
+    DeliveryRow,
+    EventRow,
+    Filter,
+    FindingRow,
+    KeptSecret,
+    LeaseRow,
+    RequestFilter,
+    RequestRow,
+    Status,
+    SubscriptionRow,
+)
+from sendonce.store.upkeep import Reached
+
+
+class ReadStore(Protocol):
+    """What people look at. Never waits for the work, and never scans a table: lists walk an index in bounded steps."""
+
+    async def status(self) -> Status: ...
+
+    async def instance(self) -> str | None:
+        """The name of this database, if it has one."""
+        ...
+
+    async def server(self) -> tuple[str, str, str] | None:
+        """Which server the database is on, and which of its lives: they change with a failover or a restore. None where
+        that is not known."""
+        ...
+
+    async def namespace(self) -> str:
+        """The token namespace of this database."""
+        ...
+
+    async def backfills(self) -> list[Backfill]:
+        """How far the back-fill of each migration that has one has come."""
+        ...
+
+    async def retention_reached(self) -> list[Reached]:
+        """How far retention has come, part by part."""
+        ...
+
+    async def events(self, wanted: Filter) -> list[EventRow]: ...
+
+    async def event(self, event_id: int) -> EventRow | None: ...
+
+    async def events_by_key(self, key: str) -> list[EventRow]: ...
+
+    async def requests(self, wanted: RequestFilter) -> list[RequestRow]: ...
+
+    async def requests_by_key(self, key: str) -> list[RequestRow]: ...
+
+    async def request(self, request_id: int) -> RequestState | None:
+        """A request and its recipients at one moment."""
+        ...
+
+    async def payload(self, event_id: int) -> str | None:
+        """An event's payload, apart from its row: a role may look at events without the right to read payloads."""
+        ...
+
+    async def deliveries(self, wanted: Filter) -> list[DeliveryRow]: ...
+
+    async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
+
+    async def deliveries_of(self, event_id: int) -> list[DeliveryRow]: ...
+
+    async def delivery_by_token(self, token: str) -> DeliveryRow | None:
+        """Found by walking from the newest, in bounded steps: a token is never stored."""
+        ...
+
+    async def attempts_of(self, delivery_id: int) -> list[AttemptRow]: ...
+
+    async def lease_of(self, delivery_id: int) -> LeaseRow | None:
+        """The lease under which it is being sent, if it is."""
+        ...
+
+    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
+        """Completed deliveries with ids above `after`, notified since then, newest generations only, by id; walks the
+        primary key in bounded steps."""
+        ...
+
+    async def left_alone(self) -> tuple[int, datetime | None]:
+        """How many deliveries in doubt may not be asked about yet (up to ROOM_CAP), and when all of these may be."""
+        ...
+
+    async def first_delivery_since(self, since: datetime) -> int:
+        """An id below which no delivery was made after `since`, found by halving."""
+        ...
+
+    async def corrections_of(self, delivery_id: int) -> list[CorrectionRow]:
+        """What it goes instead of, and what goes instead of it."""
+        ...
+
+    async def content(self, delivery_id: int) -> str | None:
+        """What it is sent instead of the event's payload; None when that is what it is sent, or it was erased. Needs
+        the right to read contents."""
+        ...
+
+    async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
+
+    async def dead_letters(self, wanted: Filter) -> list[DeadLetterRow]:
+        """The open ones, newest first."""
+        ...
+
+    async def dead_letter(self, dead_letter_id: int) -> DeadLetterRow | None: ...
+
+    async def dead_letter_of(self, delivery_id: int) -> DeadLetterRow | None: ...
+
+    async def undelivered(self, tenant: str | None, *, before: int | None = None, limit: int = 50) -> list[DeliveryRow]:
+        """What has not arrived, with ids below `before`: not finished, or given up and nobody has closed that."""
+        ...
+
+    async def subscriptions(
+        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
+    ) -> list[SubscriptionRow]:
+        """Those with ids above `after`, by id."""
+        ...
+
+    async def subscription(self, subscription_id: int) -> SubscriptionRow | None: ...
+
+    async def kept_secrets(self, subscription_id: int) -> list[KeptSecret]:
+        """Which secrets it has that have not expired, newest first."""
+        ...
+
+    async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
+        """How many deliveries are parked on each of these, counted up to ROOM_CAP."""
+        ...

@@ -1,0 +1,165 @@
+"""Examine a SQLite file: its journal, its health, the disk it is on, and who works on it."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from sendonce.store.examining import SAMPLE, ExaminedSqlite, Work
+from sendonce.store.migrations import Backfill, available
+from sendonce.store.records import ALIVE, WorkerRow
+from sendonce.store.rules import Broken
+from sendonce.store.sqlite.alerting import unserved
+from sendonce.store.sqlite.files import open_file, parse_url, translated
+from sendonce.store.sqlite.lanes import PACKAGE, Transaction
+from sendonce.store.sqlite.migrator import version_on
+from sendonce.store.sqlite.rows import record
+from sendonce.store.sqlite.times import microseconds, moment, system_clock
+from sendonce.store.sqlite.verifying import broken_on
+from sendonce.store.upkeep import Reached
+from sendonce.store.verifying import LAST_ID
+
+# A large file is looked at for so long and no longer.
+QUICK_CHECK_SECONDS = 10.0
+_MOUNTS = Path("/proc/mounts")
+_LOOK_EVERY = 10_000
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+Seen = TypeVar("Seen")
+Other = TypeVar("Other")
+
+
+async def examine(url: str, *, check_seconds: float = QUICK_CHECK_SECONDS) -> ExaminedSqlite:
+    """On a connection that cannot write. Works on any schema, and on none."""
+    return await asyncio.to_thread(_examine, parse_url(url), check_seconds)
+
+
+def _examine(path: str, check_seconds: float) -> ExaminedSqlite:
+    known, folder, wal = len(available(PACKAGE)), Path(path).resolve().parent, Path(f"{path}-wal")
+    with translated(), closing(_opened(path)) as connection:
+        look = _Look(connection)
+        was_checked = look.at(lambda one: _quick_check(look, one, check_seconds), True)
+        version = look.at(version_on, None)
+        broken = look.at(lambda one: broken_on(Transaction(one, 0)), []) if version else []
+        gone = tuple(each.name for each in broken if each.kind == "table")
+        may_look = version is not None and version >= known and not gone
+        return ExaminedSqlite(
+            version=version,
+            known_version=known,
+            clock_ahead=look.at(_clock_ahead, 0.0) if may_look else 0.0,
+            missing_tables=gone,
+            work=look.at(lambda one: _work(one, broken), None) if may_look else None,
+            journal_mode=look.at(lambda one: str(_one(one, "pragma journal_mode")), "unknown"),
+            size=os.path.getsize(path),
+            wal_size=wal.stat().st_size if wal.exists() else 0,
+            free_space=shutil.disk_usage(folder).free,
+            file_system=_file_system(Path(path).resolve()),
+            is_writable=os.access(path, os.W_OK) and os.access(folder, os.W_OK),
+            is_open_to_all=any(_is_open_to_all(Path(f"{path}{end}")) for end in ("", "-wal", "-shm")),
+            was_checked=was_checked,
+            broken_references=look.at(_broken_references, 0),
+            damage=tuple(dict.fromkeys(look.damage)),
+        )
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    """On a file that is too damaged for our settings too."""
+    try:
+        return open_file(path, read_only=True)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+            raise
+        return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
+
+
+class _Look:
+    """Looks at one thing after the other; what is damaged keeps nobody from looking at the rest."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.damage: list[str] = []
+
+    def at(self, thing: Callable[[sqlite3.Connection], Seen], otherwise: Other) -> Seen | Other:
+        """What is seen of it, or `otherwise` where the file is too damaged for that."""
+        try:
+            return thing(self._connection)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+                raise
+            # Words of SQLite's own, without a value.
+            self.damage.append(str(error))
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+            return otherwise
+
+
+def _broken_references(connection: sqlite3.Connection) -> int:
+    return len(connection.execute("pragma foreign_key_check").fetchmany(1000))
+
+
+def _one(connection: sqlite3.Connection, pragma: str) -> Any:
+    return connection.execute(pragma).fetchone()[0]
+
+
+def _quick_check(look: _Look, connection: sqlite3.Connection, seconds: float) -> bool:
+    """Adds what is damaged; whether there was time to look at all of it."""
+    give_up_at = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > give_up_at, _LOOK_EVERY)
+    try:
+        rows = connection.execute("pragma quick_check(5)").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return False
+    finally:
+        connection.set_progress_handler(None, 0)
+    look.damage += [row[0] for row in rows if row[0] != "ok"]
+    return True
+
+
+def _is_open_to_all(path: Path) -> bool:
+    return path.exists() and bool(path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+
+
+def _file_system(path: Path) -> str:
+    """The kind of file system that the file is on, where the system says it; else nothing."""
+    if not _MOUNTS.exists():
+        return ""
+    mounts = [line.split()[1:3] for line in _MOUNTS.read_text("utf-8", "replace").splitlines() if len(line.split()) > 2]
+    over = [(len(place), kind) for place, kind in mounts if path.is_relative_to(place.replace("\\040", " "))]
+    return max(over)[1] if over else ""
+
+
+def _clock_ahead(connection: sqlite3.Connection) -> float:
+    """By how much the clock that the newest rows were written by is ahead of ours."""
+    newest: int = Transaction(connection, 0).fetch("newest_time", {"before": LAST_ID})[0][0]
+    return max(0.0, (newest - system_clock()) / 1e6)
+
+
+def _work(connection: sqlite3.Connection, broken: Sequence[Broken]) -> Work:
+    connection.execute("begin")
+    transaction = Transaction(connection, system_clock())
+    due, _, is_stopped = transaction.fetch("oldest_due")[0]
+    attempts = transaction.fetch("send_times", {"before": LAST_ID, "limit": SAMPLE})
+    workers = transaction.fetch("live_workers", {"since": transaction.now - microseconds(ALIVE)})
+    work = Work(
+        workers=tuple(record(WorkerRow, row) for row in workers),
+        now=moment(transaction.now),
+        oldest_due_at=None if due is None else moment(due),
+        is_stopped=bool(is_stopped),
+        send_seconds=tuple(seconds for seconds, has_expired in attempts if not has_expired),
+        expired_leases=sum(1 for _, has_expired in attempts if has_expired),
+        backfills=tuple(Backfill.read(*row) for row in transaction.fetch("backfills")),
+        broken_rules=tuple(broken),
+        unserved=unserved(transaction),
+        retention=tuple(record(Reached, row) for row in transaction.fetch("retention_reached")),
+    )
+    connection.execute("commit")
+    return work

@@ -1,0 +1,88 @@
+"""The SQLite store: every port over two connections, one that writes and one that reads."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from sendonce.store.migrations import available, check_version
+from sendonce.store.sqlite.alerting import Alerting
+from sendonce.store.sqlite.bulk import Bulk
+from sendonce.store.sqlite.correcting import Correcting
+from sendonce.store.sqlite.erasing import Erasing
+from sendonce.store.sqlite.files import MEMORY, parse_url
+from sendonce.store.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
+from sendonce.store.sqlite.leasing import Leasing
+from sendonce.store.sqlite.losses import Losses
+from sendonce.store.sqlite.migrator import apply_missing, schema_version
+from sendonce.store.sqlite.operating import Operating
+from sendonce.store.sqlite.orchestrating import Orchestrating
+from sendonce.store.sqlite.reading import Reading
+from sendonce.store.sqlite.reconciling import Reconciling
+from sendonce.store.sqlite.requests import Requests
+from sendonce.store.sqlite.retaining import Retaining
+from sendonce.store.sqlite.rooms import Rooms
+from sendonce.store.sqlite.secrets import Secrets
+from sendonce.store.sqlite.subscribing import Subscribing
+from sendonce.store.sqlite.times import system_clock
+from sendonce.store.sqlite.undelivered import Undelivered
+from sendonce.store.sqlite.verifying import Verifying
+
+Answer = TypeVar("Answer")
+
+
+class SqliteStore(
+    Orchestrating, Reconciling, Losses, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
+    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
+):  # fmt: skip
+    """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
+
+    def __init__(self, writer: Lane, reader: Lane) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    @classmethod
+    async def connect(cls, url: str, *, inline: bool = False, clock: Clock | None = None) -> Self:
+        """Open a database, or say with SchemaMismatch or StoreBusy why it cannot be used.
+
+        `inline` runs everything in the caller's thread; `clock` gives microseconds since 1970. A database in memory
+        is made here, has its tables, and is gone when the store is closed.
+        """
+        path = parse_url(url)
+        writer = Lane(path, clock or system_clock, inline=inline)
+        if path == MEMORY:
+            await writer.run(_make_tables)
+            return cls(writer, writer)
+        reader = Lane(path, clock or system_clock, inline=inline, read_only=True)
+        store = cls(writer, reader)
+        try:
+            check_version(await schema_version(url), len(available(PACKAGE)))
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def transact(self, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Do a caller's own work in a transaction on the writing connection: the way into a database in memory."""
+        return await self._writer.run(_with_connection, work)
+
+    async def ready(self) -> None:
+        """See LeaseStore."""
+        for lane in (self._writer, self._reader):
+            await lane.run(_nothing)
+
+    async def close(self) -> None:
+        """Finish what is queued, and close both connections."""
+        await self._writer.close()
+        await self._reader.close()
+
+
+def _nothing(_: Transaction) -> None:
+    """Only to have it open."""
+
+
+def _make_tables(transaction: Transaction) -> None:
+    apply_missing(transaction.connection)
+
+
+def _with_connection(transaction: Transaction, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+    return work(transaction.connection)

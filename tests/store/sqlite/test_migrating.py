@@ -1,0 +1,105 @@
+"""Migrations: twice, from two processes at once, printed, and read without making anything."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sendonce.errors import SchemaMismatch
+from sendonce.store.migrations import available
+from sendonce.store.sqlite import migrator
+from sendonce.store.sqlite.lanes import PACKAGE
+from sendonce.store.sqlite.store import SqliteStore
+from tests.processes import SECONDS
+from tests.store.databases import SqliteDatabase
+
+ALL = [each.name for each in available(PACKAGE)]
+KNOWN = len(ALL)
+# Says when it is ready, waits for the word, migrates, and prints what it has applied.
+MIGRATE = """
+import asyncio, sys
+from sendonce.store.sqlite import migrator
+from sendonce.store.sqlite.lanes import PACKAGE
+print("ready", flush=True)
+sys.stdin.readline()
+print(asyncio.run(migrator.migrate(sys.argv[1])), flush=True)
+"""
+PRINTED = "select type, name, sql from sqlite_master where name not like 'sqlite_%' order by name"
+
+
+def schema_of(path: Path) -> list[tuple[str, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(PRINTED).fetchall()
+    finally:
+        connection.close()
+
+
+async def test_migrating_twice_applies_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+
+    assert await migrator.schema_version(url) == 0
+    assert await migrator.migrate(url) == ALL
+    assert await migrator.migrate(url) == []
+    assert await migrator.schema_version(url) == KNOWN
+
+
+@pytest.mark.parametrize("round", range(3))
+def test_two_processes_migrating_at_once_apply_once(tmp_path: Path, round: int) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([sys.executable, "-c", MIGRATE, url], **pipes) for _ in range(3)]  # type: ignore[call-overload]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate(timeout=SECONDS)[0].strip() for process in processes]
+
+    assert sorted(answers) == [str(ALL), "[]", "[]"]
+
+
+async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    connection = sqlite3.connect(path)
+    connection.execute("create table sendonce_workers (id integer)")
+    connection.close()
+
+    with pytest.raises(Exception, match="SQLite failed"):
+        await migrator.migrate(str(path))
+
+    assert [name for _, name, _ in schema_of(path)] == ["sendonce_workers"]
+
+
+async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, database: SqliteDatabase) -> None:
+    path = tmp_path / "printed.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(migrator.sql())
+    connection.close()
+
+    assert schema_of(path) == schema_of(database.path)
+    assert await migrator.schema_version(str(path)) == KNOWN
+    assert await migrator.migrate(str(path)) == []
+
+
+def test_nothing_is_printed_when_nothing_is_missing() -> None:
+    assert migrator.sql(from_version=KNOWN) == ""
+
+
+async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(database: SqliteDatabase) -> None:
+    database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 1))
+    store = await SqliteStore.connect(database.url)
+    assert (await store.status()).schema_version == KNOWN + 1
+    await store.close()
+
+    database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 2))
+    with pytest.raises(SchemaMismatch, match="too new"):
+        await SqliteStore.connect(database.url)
+
+
+async def test_reading_the_version_makes_no_file(tmp_path: Path) -> None:
+    assert await migrator.schema_version(f"sqlite:///{tmp_path}/none.db") == 0
+    assert os.listdir(tmp_path) == []
