@@ -19,7 +19,7 @@ from sendonce.domain.attempts import Report, Verdict
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
-from sendonce.queries import load
+from sendonce.sql.queries import load
 from sendonce.store.ports import Store
 from sendonce.store.postgres.grants import ROLES
 from tests.conformance.sagas import ALLOWED, FORBIDDEN, MOVING, Only, Sealed, given_history, given_sagas, moving_files

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from sendonce.cli import main
 from sendonce.cli.commands import COMMANDS
 from sendonce.outbox.statements import queries
-from sendonce.queries import load
+from sendonce.sql.queries import load
 
 PUBLIC = (
     "sendonce", "sendonce.channels", "sendonce.testing", "sendonce.contrib.fastapi", "sendonce.contrib.sqlalchemy",

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from sendonce.domain.breakers import Answers, Pauses
-from sendonce.queries import split, with_parameters
+from sendonce.sql.queries import split, with_parameters
 from sendonce.store.ports import Store
 from tests.given import HOLD, WORKER, given_due_deliveries
 from tests.store.databases import Database, PostgresDatabase, SqliteDatabase

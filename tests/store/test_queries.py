@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sendonce
-from sendonce.queries import load
+from sendonce.sql.queries import load
 
 PACKAGES = ["sendonce.store.postgres", "sendonce.store.sqlite"]
 

@@ -12,8 +12,9 @@ from sendonce.channels.header_names import is_ours
 from sendonce.channels.signing import key_of
 from sendonce.errors import ConfigError
 from sendonce.sealing import VARIABLE, Sealer, Use
-from sendonce.store.ports import Sealing, SealStore
+from sendonce.store.ports import SealStore
 from sendonce.store.records import SubscriptionRow
+from sendonce.store.subscriptions import Sealing
 
 LONGEST_OVERLAP = timedelta(days=30)
 _VISIBLE = re.compile(r"[!-~]{1,8000}", re.ASCII)

@@ -12,9 +12,9 @@ from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
 from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
-from sendonce.store.ports import Sealing
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import ROOMS_SHOWN, DeliveryRow, KeptSecret, SubscriptionRow
+from sendonce.store.subscriptions import Sealing
 
 ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
 # The type of an event that is only a test.

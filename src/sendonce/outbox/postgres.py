@@ -8,7 +8,7 @@ from typing import TypeAlias
 from sendonce.domain.events import NewEvent, patterns_of
 from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, vanished
 from sendonce.outbox.statements import Statement, Steps, Value, in_savepoint, queries
-from sendonce.queries import array
+from sendonce.sql.queries import array
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
 Kind: TypeAlias = tuple[str, str]

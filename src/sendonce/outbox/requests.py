@@ -16,7 +16,7 @@ from sendonce.outbox.drafts import Draft, render
 from sendonce.outbox.entries import Entry, Order
 from sendonce.outbox.recording import RECORD
 from sendonce.outbox.statements import Database, Rows, Statement, Steps, Value, in_savepoint, queries
-from sendonce.queries import array
+from sendonce.sql.queries import array
 
 
 class Requested(NamedTuple):

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from sendonce.queries import parameters, split, with_parameters
+from sendonce.sql.queries import parameters, split, with_parameters
 
 T = TypeVar("T")
 Database: TypeAlias = Literal["postgres", "sqlite"]

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Self, TypeAlias
 
 from sendonce.errors import SchemaMismatch
-from sendonce.queries import split
+from sendonce.sql.queries import split
 
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _STATE = re.compile(r"(\d+)/(\d+)")

@@ -7,7 +7,7 @@ the same call may then be made again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from sendonce.domain.attempts import NO_FENCE, Fence, Lease, Refusal, Report, Result, Verdict, Witness
 from sendonce.domain.breakers import Answers, LetOut, Pauses
@@ -25,13 +25,10 @@ from sendonce.store.records import (
     Room,
     SubscriptionSecrets,
 )
+from sendonce.store.secrets import Reseal
+from sendonce.store.subscriptions import Sealing
 from sendonce.store.upkeep import AuditStore, ErasureStore, RetentionStore
 from sendonce.store.verifying import VerifyStore
-
-# Secrets by kind as they are stored, for the subscription with this id.
-Sealing: TypeAlias = Callable[[int], Mapping[str, bytes]]
-# A secret as it is to be stored, from its subscription, its kind and how it was stored.
-Reseal: TypeAlias = Callable[[int, str, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)

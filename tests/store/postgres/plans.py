@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import psycopg
 from psycopg.sql import Literal as Value
 
-from sendonce.queries import parameters, with_parameters
+from sendonce.sql.queries import parameters, with_parameters
 
 Mode: TypeAlias = Literal["force_generic_plan", "force_custom_plan"]
 BIG = {

@@ -15,7 +15,7 @@ from sendonce import UNIQUE, Draft, Outbox
 from sendonce.compose import migrate
 from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.statements import pyformat, queries
-from sendonce.queries import load
+from sendonce.sql.queries import load
 from sendonce.store.postgres import orchestrating
 from sendonce.store.postgres.lanes import QUERIES, Connection
 from sendonce.store.postgres.orchestrating import settle_on

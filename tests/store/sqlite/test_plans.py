@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sendonce.queries import parameters
+from sendonce.sql.queries import parameters
 from sendonce.store.sqlite.files import open_file
 from sendonce.store.sqlite.lanes import QUERIES
 from tests.given import given_due_deliveries

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sendonce.checkpoints import checkpoint
-from sendonce.queries import with_parameters
+from sendonce.sql.queries import with_parameters
+from sendonce.sql.steps import Row
 from sendonce.store.migrations import BACKFILL_ROWS, Backfill, Migration, Told
-from sendonce.store.postgres.lanes import Connection, Row, fetch
+from sendonce.store.postgres.lanes import Connection, fetch
 from sendonce.store.postgres.patience import patiently
 
 

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.sql.steps import Row
 from sendonce.store.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import Connection, Lanes, Row, fetch
+from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.selections import Selection, Window
 
 WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}

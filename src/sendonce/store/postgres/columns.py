@@ -6,7 +6,7 @@ from datetime import timedelta
 from sendonce.domain.attempts import Result, error_of, notification_id_of, sent_at_of
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
-from sendonce.queries import array
+from sendonce.sql.queries import array
 
 UNREADABLE = "unreadable"
 

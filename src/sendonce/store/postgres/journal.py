@@ -1,23 +1,14 @@
-"""The operator's log: a row for every action, in the action's own transaction."""
+"""The operations log, for what is still written for this database alone."""
 
 from collections.abc import Sequence
 
-from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.store.postgres.lanes import Connection, fetch
+from sendonce.store.operations_log import log
+from sendonce.store.postgres.lanes import Connection, carry_out
 from sendonce.store.records import Acted
 
 
 async def log_operation(
     connection: Connection, kind: str, operator: str, reason: str | None, ids: Sequence[int], *, subject: str
 ) -> Acted:
-    """Write what was done, by whom and why; the ids are named up to the first ten."""
-    named = ", ".join(str(each) for each in ids[:10]) + (" …" if len(ids) > 10 else "")
-    values = {
-        "kind": clean(kind, CODE_LENGTH),
-        "operator": clean(operator, MESSAGE_LENGTH),
-        "reason": None if reason is None else clean(reason, MESSAGE_LENGTH),
-        "subject": f"{subject} {named}".strip(),
-        "affected": len(ids),
-    }
-    rows = await fetch(connection, "log_operation", values)
-    return Acted(ids=tuple(ids), operation_id=rows[0][0])
+    """Write into the operations log, in the transaction of what was done."""
+    return await carry_out(connection, log(kind, operator, reason, ids, subject=subject))

@@ -2,17 +2,22 @@
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any, NamedTuple, TypeAlias
+from datetime import timedelta
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors
 
 from sendonce.errors import NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
-from sendonce.queries import load, with_parameters
+from sendonce.sql.queries import load, with_parameters
+from sendonce.sql.records import reader
+from sendonce.sql.steps import Query, Row, Steps, arun
+from sendonce.store.verbs import On, Verbs
 
-Row: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
 
 QUERIES = {
@@ -235,7 +240,7 @@ class Lane:
             await connection.close()
 
 
-class Lanes:
+class Lanes(Verbs):
     """The connections of one store, by what waits for what: claims, results and leases never wait for each other.
 
     `where` is the database's address, or one lane for everything. `writes`: see Lane.
@@ -250,6 +255,21 @@ class Lanes:
         self.leases = lane()
         self.people = lane()
         self.upkeep = lane()
+
+        self._lanes = {
+            On.CLAIMS: self.claims,
+            On.RESULTS: self.results,
+            On.LEASES: self.leases,
+            On.PEOPLE: self.people,
+            On.READING: self.people,
+            On.UPKEEP: self.upkeep,
+        }
+
+    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool) -> T:
+        """See Verbs."""
+        lane = self._lanes[on]
+        async with lane.transaction() if is_atomic else lane.connection() as connection:
+            return await carry_out(connection, steps)
 
     async def ready(self) -> None:
         """See LeaseStore."""
@@ -266,6 +286,32 @@ async def fetch(connection: Connection, name: str, values: Mapping[str, object])
     """Run a named query on this connection; its rows, if it has any."""
     cursor = await connection.execute(QUERIES[name], values)
     return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def carry_out(connection: Connection, steps: Steps[T]) -> T:
+    """Carry out steps on this connection, in the transaction it may be in."""
+
+    async def execute(query: Query) -> list[Any]:
+        sql = QUERIES[query.name]
+        if not sql:  # what only the other database has to do
+            return []
+        cursor = await connection.execute(sql, {name: _spelled(value) for name, value in query.values.items()})
+        rows = await cursor.fetchall() if cursor.description is not None else []
+        return rows if query.record is None else list(map(_reader(query.record), rows))
+
+    return await arun(steps, execute)
+
+
+def _spelled(value: object) -> object:
+    """A value as psycopg takes it."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return list(value) if isinstance(value, tuple) else value
+
+
+@cache
+def _reader(kind: Callable[..., Any]) -> Callable[[Row], Any]:
+    return reader(kind, {})
 
 
 def _has_ended(connection: Connection) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.sql.steps import Row
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import Connection, Lanes, Row, fetch
+from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.records import ENGINE, Acted, LossRow
 from sendonce.store.waits import own_waits
 

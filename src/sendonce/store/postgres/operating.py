@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.store.letters import check_all_closed
-from sendonce.store.ports import Sealing
 from sendonce.store.postgres.correcting import check_not_corrected
 from sendonce.store.postgres.journal import log_operation
 from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.postgres.retaining import check_contents
-from sendonce.store.postgres.secrets import add_secrets
-from sendonce.store.records import VERBS, Acted
+from sendonce.store.records import Acted
 
 
 class Operating(Lanes):
@@ -37,83 +35,6 @@ class Operating(Lanes):
             ids = sorted(row[0] for row in await fetch(connection, "discard", values))
             check_all_closed("discard", dead_letter_ids, ids)
             return await log_operation(connection, "discard", operator, reason, ids, subject="dead letter")
-
-    async def stop(self, scope: str, value: str, *, operator: str, reason: str | None) -> Acted:
-        """See OperatorStore."""
-        async with self.people.transaction() as connection:
-            values = {
-                "scope": scope,
-                "value": value,
-                "operator": clean(operator, MESSAGE_LENGTH),
-                "reason": None if reason is None else clean(reason, MESSAGE_LENGTH),
-            }
-            await fetch(connection, "stop", values)
-            return await log_operation(connection, "stop", operator, reason, (), subject=f"{scope} {value}")
-
-    async def resume(self, scope: str, value: str, *, operator: str) -> Acted:
-        """See OperatorStore."""
-        async with self.people.transaction() as connection:
-            if not await fetch(connection, "lift_stop", {"scope": scope, "value": value}):
-                raise NotFound(f"nothing is stopped for {scope} {value}".strip())
-            await fetch(connection, "unpark", {"parked_on": f"stop:{scope}:{value}"})
-            return await log_operation(connection, "resume", operator, None, (), subject=f"{scope} {value}")
-
-    async def add_subscription(
-        self,
-        *,
-        tenant: str,
-        types: Sequence[str],
-        destination: str,
-        policy: str | None,
-        description: str | None,
-        operator: str,
-        rate: float | None = None,
-        secrets: Sealing | None = None,
-    ) -> int:
-        """See OperatorStore."""
-        async with self.people.transaction() as connection:
-            values = {
-                "tenant": tenant,
-                "destination": destination,
-                "policy": policy,
-                "rate": rate,
-                "description": description,
-            }
-            subscription_id = int((await fetch(connection, "add_subscription", values))[0][0])
-            named = {"tenant": tenant, "types": list(types), "subscription_id": subscription_id}
-            await fetch(connection, "add_subscription_types", named)
-            if secrets is not None:
-                await add_secrets(connection, subscription_id, secrets(subscription_id))
-            await log_operation(connection, "add", operator, None, (subscription_id,), subject="subscription")
-            return subscription_id
-
-    async def set_subscription_state(
-        self, subscription_id: int, state: str, *, operator: str, reason: str | None
-    ) -> Acted:
-        """See OperatorStore."""
-        async with self.people.transaction() as connection:
-            why = None if reason is None else clean(reason, MESSAGE_LENGTH)
-            values = {"subscription_id": subscription_id, "state": state, "reason": why}
-            if not await fetch(connection, "set_subscription_state", values):
-                raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
-            if state == "removed":
-                await fetch(connection, "remove_subscription_types", {"subscription_id": subscription_id})
-            if state in ("active", "removed"):
-                await fetch(connection, "unpark", {"parked_on": f"subscription:{subscription_id}"})
-            ids = (subscription_id,)
-            return await log_operation(connection, VERBS[state], operator, reason, ids, subject="subscription")
-
-    async def set_subscription_rate(
-        self, subscription_id: int, rate: float | None, *, operator: str, reason: str | None
-    ) -> Acted:
-        """See OperatorStore."""
-        async with self.people.transaction() as connection:
-            values = {"subscription_id": subscription_id, "rate": rate}
-            if not await fetch(connection, "set_subscription_rate", values):
-                raise NotFound(f"there is no subscription {subscription_id}, or it was removed")
-            if rate is None:
-                await fetch(connection, "unpark", {"parked_on": f"rate:{subscription_id}"})
-            return await log_operation(connection, "rate", operator, reason, (subscription_id,), subject="subscription")
 
 
 async def _check_finished(connection: Connection, ids: Sequence[int]) -> None:

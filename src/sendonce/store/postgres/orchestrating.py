@@ -10,7 +10,7 @@ from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import StoreBusy
-from sendonce.queries import array
+from sendonce.sql.queries import array
 from sendonce.store import leases
 from sendonce.store.bulk import OperationRow
 from sendonce.store.evidence import Seen, evidence_of, intent_of

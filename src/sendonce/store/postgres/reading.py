@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.errors import StoreBusy, StoreError
+from sendonce.sql.steps import Row
 from sendonce.store.migrations import Backfill
-from sendonce.store.postgres.lanes import Lanes, Row
+from sendonce.store.postgres.lanes import Lanes
 from sendonce.store.postgres.losses import loss_of
 from sendonce.store.postgres.rooms import room_of
 from sendonce.store.records import (
@@ -16,7 +17,6 @@ from sendonce.store.records import (
     LATELY,
     ROOM_CAP,
     ROOMS_SHOWN,
-    SUBSCRIPTIONS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -27,7 +27,6 @@ from sendonce.store.records import (
     LeaseRow,
     Status,
     StopRow,
-    SubscriptionRow,
     WorkerRow,
 )
 from sendonce.store.served import known_served, served_of
@@ -187,19 +186,6 @@ class Reading(Lanes):
         rows = await self.people.fetch("dead_letter_id_of", {"delivery_id": delivery_id})
         return await self.dead_letter(rows[0][0]) if rows else None
 
-    async def subscriptions(
-        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
-    ) -> list[SubscriptionRow]:
-        """See ReadStore."""
-        wanted = {"tenant": tenant, "subscription_id": None, "after": after, "limit": limit}
-        return await self._subscription_rows(wanted)
-
-    async def subscription(self, subscription_id: int) -> SubscriptionRow | None:
-        """See ReadStore."""
-        values = {"tenant": None, "subscription_id": subscription_id, "after": 0, "limit": 1}
-        rows = await self._subscription_rows(values)
-        return rows[0] if rows else None
-
     async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
         """See ReadStore."""
         return dict(await self.people.fetch("waiting_in", {"rooms": list(rooms), "cap": ROOM_CAP}))
@@ -251,11 +237,6 @@ class Reading(Lanes):
         rows = await self.people.fetch("dead_letter_rows", values)
         named = [_named(DeadLetterRow, row) for row in rows]
         return [DeadLetterRow(**{**each, "reason": ReasonClass(each["reason"])}) for each in named]
-
-    async def _subscription_rows(self, values: Mapping[str, object]) -> list[SubscriptionRow]:
-        rows = await self.people.fetch("subscriptions", values)
-        named = [_named(SubscriptionRow, row) for row in rows]
-        return [SubscriptionRow(**{**each, "types": tuple(each["types"])}) for each in named]
 
 
 def _matching(ids: Sequence[int], wanted: Filter) -> Mapping[str, object]:

@@ -6,7 +6,8 @@ from typing import Any
 from sendonce.domain import breakers
 from sendonce.domain.breakers import NOTHING, Answers, Breaker, LetOut, Pauses
 from sendonce.domain.texts import CODE_LENGTH, clean
-from sendonce.store.postgres.lanes import Connection, Lanes, Row, fetch
+from sendonce.sql.steps import Row
+from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.records import ROOM_CAP, Room
 
 

@@ -17,14 +17,12 @@ from sendonce.store.postgres.reconciling import Reconciling
 from sendonce.store.postgres.requests import Requests
 from sendonce.store.postgres.retaining import Retaining
 from sendonce.store.postgres.rooms import Rooms
-from sendonce.store.postgres.secrets import Secrets
-from sendonce.store.postgres.subscribing import Subscribing
 from sendonce.store.postgres.undelivered import Undelivered
 from sendonce.store.postgres.verifying import Verifying
 
 
 class PostgresStore(
-    Reconciling, Losses, Bulk, Correcting, Orchestrating, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
+    Reconciling, Losses, Bulk, Correcting, Orchestrating, Rooms, Leasing, Alerting, Operating,
     Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`."""

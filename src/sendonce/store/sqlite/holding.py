@@ -8,7 +8,8 @@ from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of, scheme_of
 from sendonce.domain.limits import Limits, has_host
 from sendonce.domain.serving import Served
-from sendonce.store.sqlite.lanes import Row, Transaction
+from sendonce.sql.steps import Row
+from sendonce.store.sqlite.lanes import Transaction
 
 PARK_LIMIT = 2000
 _HELD = ("paused", "disabled")

@@ -1,17 +1,23 @@
 """A lane: one connection on a thread of its own. Every call is one whole transaction in one hop to that thread."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from uuid import UUID
 
 from sendonce.errors import StoreError
-from sendonce.queries import load
+from sendonce.sql.queries import load
+from sendonce.sql.records import reader
+from sendonce.sql.steps import Query, Row, Steps, run
 from sendonce.store.sqlite.files import MEMORY, open_file, translated
+from sendonce.store.sqlite.times import microseconds, moment, stamp
 
-Row: TypeAlias = tuple[Any, ...]
 Clock: TypeAlias = Callable[[], int]
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -26,6 +32,18 @@ class Transaction(NamedTuple):
     connection: sqlite3.Connection
     now: int
 
+    def carry_out(self, steps: Steps[Answer]) -> Answer:
+        """Carry out steps; their result."""
+        return run(steps, self._execute)
+
+    def _execute(self, query: Query) -> list[Any]:
+        sql = QUERIES[query.name]
+        if not sql:  # what only the other database has to do
+            return []
+        values = {name: _spelled(value) for name, value in query.values.items()}
+        rows = self.connection.execute(sql, {"now": self.now, **values}).fetchall()
+        return rows if query.record is None else list(map(_reader(query.record), rows))
+
     def fetch(self, name: str, values: Mapping[str, object] | None = None) -> list[Row]:
         """Run a named query; its rows, if it has any."""
         return self.connection.execute(QUERIES[name], {"now": self.now, **(values or {})}).fetchall()
@@ -37,6 +55,29 @@ class Transaction(NamedTuple):
     def change_many(self, sql: str, rows: Sequence[Row] | Sequence[Mapping[str, object]]) -> None:
         """Run one statement once for every row of values."""
         self.connection.executemany(sql, rows)
+
+
+def _spelled(value: object) -> object:
+    """A value as SQLite has it: times and spans in microseconds, a list as JSON, a digest as its bytes."""
+    match value:
+        case datetime():
+            return stamp(value)
+        case timedelta():
+            return microseconds(value)
+        case list() | tuple():
+            return json.dumps(value)
+        case UUID():
+            return value.bytes
+    return value
+
+
+@cache
+def _reader(kind: Callable[..., Any]) -> Callable[[Row], Any]:
+    return reader(kind, {datetime: moment, bool: bool, tuple: _listed})
+
+
+def _listed(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
 
 
 class Lane:

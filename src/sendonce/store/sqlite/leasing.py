@@ -7,9 +7,10 @@ from datetime import timedelta
 from sendonce.domain.attempts import Claim, Report, Result, Verdict, Witness
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.sql.steps import Row
 from sendonce.store.records import ALIVE, LATELY
 from sendonce.store.served import served_of
-from sendonce.store.sqlite.lanes import Lane, Row, Transaction
+from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.lists import LAST
 from sendonce.store.sqlite.orchestrating import claim_of
 from sendonce.store.sqlite.settling import settle

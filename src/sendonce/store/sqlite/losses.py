@@ -6,9 +6,10 @@ from typing import Any
 
 from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.sql.steps import Row
 from sendonce.store.records import ENGINE, Acted, LossRow
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Row, Transaction
+from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.rows import record
 from sendonce.store.sqlite.times import stamp
 from sendonce.store.waits import own_waits

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from sendonce.checkpoints import checkpoint
-from sendonce.queries import with_parameters
+from sendonce.sql.queries import with_parameters
 from sendonce.store.migrations import Applying, Migration, Told, available, silent
 from sendonce.store.sqlite.backfilling import backfill
 from sendonce.store.sqlite.files import MEMORY, begin, exists, open_file, parse_url, translated

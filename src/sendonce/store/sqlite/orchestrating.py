@@ -8,6 +8,7 @@ from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Result, Verd
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served, bare
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.sql.steps import Row
 from sendonce.store import leases
 from sendonce.store.bulk import OperationRow
 from sendonce.store.ports import Started
@@ -15,7 +16,7 @@ from sendonce.store.records import Acted
 from sendonce.store.sqlite.bulk import take_step
 from sendonce.store.sqlite.holding import Holders, park, sendable
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Row, Transaction
+from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.losses import refusal
 from sendonce.store.sqlite.settling import settle
 from sendonce.store.sqlite.times import microseconds, moment

@@ -10,7 +10,6 @@ from sendonce.store.records import (
     COUNT_CAP,
     ROOM_CAP,
     ROOMS_SHOWN,
-    SUBSCRIPTIONS_SHOWN,
     AlertRow,
     AttemptRow,
     DeadLetterRow,
@@ -22,7 +21,6 @@ from sendonce.store.records import (
     LossRow,
     Status,
     StopRow,
-    SubscriptionRow,
     WorkerRow,
 )
 from sendonce.store.served import known_served, served_of
@@ -107,16 +105,6 @@ class Reading:
         values = {"delivery_id": delivery_id}
         return _first(await self._reader.run(_by_ids(lists.dead_letter_rows, "dead_letter_id_of"), values))
 
-    async def subscriptions(
-        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
-    ) -> list[SubscriptionRow]:
-        values = {"tenant": tenant, "subscription_id": None, "after": after, "limit": limit}
-        return await self._reader.run(_subscriptions, values)
-
-    async def subscription(self, subscription_id: int) -> SubscriptionRow | None:
-        values = {"tenant": None, "subscription_id": subscription_id, "after": 0, "limit": 1}
-        return _first(await self._reader.run(_subscriptions, values))
-
     async def waiting_in(self, rooms: Sequence[str]) -> dict[str, int]:
         values = {"rooms": json.dumps(list(rooms)), "cap": ROOM_CAP}
         return dict(await self._reader.run(Transaction.fetch, "waiting_in", values))
@@ -147,11 +135,6 @@ def _status(transaction: Transaction) -> Status:
         parked=sum(count for _, count in parked_by),
         parked_by=tuple((cause, count) for cause, count in parked_by),
     )
-
-
-def _subscriptions(transaction: Transaction, values: Mapping[str, object]) -> list[SubscriptionRow]:
-    rows = transaction.fetch("subscriptions", values)
-    return [record(SubscriptionRow, (*row[:2], tuple(json.loads(row[2])), *row[3:])) for row in rows]
 
 
 def _by_ids(

@@ -7,8 +7,9 @@ from typing import Any
 from sendonce.domain import breakers
 from sendonce.domain.breakers import NOTHING, Answers, Breaker, LetOut, Pauses
 from sendonce.domain.texts import CODE_LENGTH, clean
+from sendonce.sql.steps import Row
 from sendonce.store.records import ROOM_CAP, Room
-from sendonce.store.sqlite.lanes import Lane, Row, Transaction
+from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.times import moment, stamp
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.requests import RequestStatus
-from sendonce.store.sqlite.lanes import Row
+from sendonce.sql.steps import Row
 from sendonce.store.sqlite.times import moment
 
 Record = TypeVar("Record")

@@ -10,9 +10,10 @@ from sendonce.domain.attempts import Report, Result, Verdict, closing_state, err
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
-from sendonce.queries import with_parameters
+from sendonce.sql.queries import with_parameters
+from sendonce.sql.steps import Row
 from sendonce.store.evidence import Seen, evidence_of, intent_of
-from sendonce.store.sqlite.lanes import QUERIES, Row, Transaction
+from sendonce.store.sqlite.lanes import QUERIES, Transaction
 from sendonce.store.sqlite.times import microseconds, stamp
 
 Key: TypeAlias = tuple[int, int, int]

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Self, TypeVar
 
+from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
 from sendonce.store.sqlite.alerting import Alerting
 from sendonce.store.sqlite.bulk import Bulk
@@ -21,18 +22,17 @@ from sendonce.store.sqlite.reconciling import Reconciling
 from sendonce.store.sqlite.requests import Requests
 from sendonce.store.sqlite.retaining import Retaining
 from sendonce.store.sqlite.rooms import Rooms
-from sendonce.store.sqlite.secrets import Secrets
-from sendonce.store.sqlite.subscribing import Subscribing
 from sendonce.store.sqlite.times import system_clock
 from sendonce.store.sqlite.undelivered import Undelivered
 from sendonce.store.sqlite.verifying import Verifying
+from sendonce.store.verbs import On, Verbs
 
 Answer = TypeVar("Answer")
 
 
 class SqliteStore(
-    Orchestrating, Reconciling, Losses, Bulk, Correcting, Rooms, Leasing, Secrets, Alerting, Operating, Subscribing,
-    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
+    Orchestrating, Reconciling, Losses, Bulk, Correcting, Rooms, Leasing, Alerting, Operating,
+    Requests, Undelivered, Retaining, Erasing, Verifying, Reading, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
 
@@ -60,6 +60,11 @@ class SqliteStore(
             await store.close()
             raise
         return store
+
+    async def carry_out(self, steps: Steps[Answer], on: On, *, is_atomic: bool) -> Answer:
+        """See Verbs. Everything is one transaction here."""
+        lane = self._reader if on is On.READING else self._writer
+        return await lane.run(Transaction.carry_out, steps)
 
     async def transact(self, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Do a caller's own work in a transaction on the writing connection: the way into a database in memory."""

@@ -34,6 +34,9 @@ update sendonce_subscription_secrets
  where subscription_id = :subscription_id and kind = 'signing'
    and (expires_at is null or expires_at > now() + make_interval(secs => :overlap));
 
+-- name: zero_what_is_deleted
+-- Nothing to be done: vacuum does it.
+
 -- name: drop_ended_secrets
 delete from sendonce_subscription_secrets where subscription_id = :subscription_id and expires_at <= now();
 

@@ -33,6 +33,10 @@ update sendonce_subscription_secrets
  where subscription_id = :subscription_id and kind = 'signing'
    and (expires_at is null or expires_at > :now + :overlap);
 
+-- name: zero_what_is_deleted
+-- Else an old secret would stay readable in the file.
+pragma secure_delete = on;
+
 -- name: drop_ended_secrets
 delete from sendonce_subscription_secrets where subscription_id = :subscription_id and expires_at <= :now;
 

@@ -1,0 +1,1 @@
+"""What every database has in common: SQL in files, and steps that an executor carries out."""

@@ -1,0 +1,77 @@
+"""Steps: what is to be done in a database, written once, as a generator of named queries.
+
+A verb yields queries and is answered with their rows. It knows no driver, no dialect and no `await`: whoever carries
+it out does, inside a transaction or outside one, on a connection of its own or the caller's.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+Record = TypeVar("Record")
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Query(NamedTuple):
+    """A query by its name, and its values as Python has them: lists, times, spans and ids are spelled by the dialect.
+
+    With a `record`, its rows come as such records: the query names its columns in the order of their fields.
+    """
+
+    name: str
+    values: Mapping[str, object]
+    record: Callable[..., Any] | None = None
+
+
+Steps: TypeAlias = Generator[Query, list[Any], T]
+"""Queries one after the other; each is answered with its rows, and a failed one with its error."""
+
+
+def rows(name: str, /, **values: object) -> Steps[list[Row]]:
+    """Ask one query; its rows."""
+    return (yield Query(name, values))
+
+
+def records(kind: Callable[..., Record], name: str, /, **values: object) -> Steps[list[Record]]:
+    """Ask one query; its rows as records."""
+    return (yield Query(name, values, kind))
+
+
+def one(kind: Callable[..., Record], name: str, /, **values: object) -> Steps[Record | None]:
+    """Ask one query; its first row as a record, if it has any."""
+    found = yield from records(kind, name, **values)
+    return found[0] if found else None
+
+
+def run(steps: Generator[Asked, Answer, T], execute: Callable[[Asked], Answer]) -> T:
+    """Carry out the steps; their result."""
+    try:
+        asked = next(steps)
+        while True:
+            try:
+                answer = execute(asked)
+            except BaseException as error:
+                asked = steps.throw(error)
+            else:
+                asked = steps.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+async def arun(steps: Generator[Asked, Answer, T], execute: Callable[[Asked], Awaitable[Answer]]) -> T:
+    """Carry out the steps; their result."""
+    try:
+        asked = next(steps)
+        while True:
+            try:
+                answer = await execute(asked)
+            except BaseException as error:
+                asked = steps.throw(error)
+            else:
+                asked = steps.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result

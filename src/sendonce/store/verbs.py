@@ -1,0 +1,72 @@
+"""Every verb of a store, one line each: where it is carried out. What it does is said in the file of its noun."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from sendonce.sql.steps import Steps
+from sendonce.store import secrets as secret_verbs
+from sendonce.store import stops as stop_verbs
+from sendonce.store import subscriptions as subscription_verbs
+
+T = TypeVar("T")
+Given = ParamSpec("Given")
+Verb: TypeAlias = Callable[Concatenate[Any, Given], Coroutine[Any, Any, T]]
+
+
+class On(Enum):
+    """Which connection: what is on different ones never waits for each other."""
+
+    CLAIMS = auto()
+    RESULTS = auto()
+    LEASES = auto()
+    PEOPLE = auto()
+    READING = auto()
+    UPKEEP = auto()
+
+
+def acts(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
+    """All of a verb's queries or none of them."""
+    return _bound(on, verb, is_atomic=True)
+
+
+def asks(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
+    """A verb of one query, or of several that each may see a later moment."""
+    return _bound(on, verb, is_atomic=False)
+
+
+def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool) -> Verb[Given, T]:
+    async def carried_out(store: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> T:
+        result: T = await store.carry_out(verb(*args, **kwargs), on, is_atomic=is_atomic)
+        return result
+
+    carried_out.__name__, carried_out.__doc__ = verb.__name__, verb.__doc__
+    return carried_out
+
+
+class Verbs(ABC):
+    """What is the same on every database."""
+
+    @abstractmethod
+    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool) -> T:
+        """Carry out steps: all or none of them when they are atomic, which SQLite's always are."""
+
+    stop = acts(On.PEOPLE, stop_verbs.stop)
+    resume = acts(On.PEOPLE, stop_verbs.resume)
+
+    subscriptions = asks(On.READING, subscription_verbs.subscriptions)
+    subscription = asks(On.READING, subscription_verbs.subscription)
+    add_subscription = acts(On.PEOPLE, subscription_verbs.add_subscription)
+    set_subscription_state = acts(On.PEOPLE, subscription_verbs.set_subscription_state)
+    set_subscription_rate = acts(On.PEOPLE, subscription_verbs.set_subscription_rate)
+    set_subscription_policy = acts(On.PEOPLE, subscription_verbs.set_subscription_policy)
+    set_subscription_types = acts(On.PEOPLE, subscription_verbs.set_subscription_types)
+    disable_subscription = acts(On.PEOPLE, subscription_verbs.disable_subscription)
+    add_test = acts(On.PEOPLE, subscription_verbs.add_test)
+
+    # On the connection of people: no claim, result or renewal waits for a secret that is being read.
+    secrets_of = asks(On.READING, secret_verbs.secrets_of)
+    kept_secrets = asks(On.READING, secret_verbs.kept_secrets)
+    rotate_secret = acts(On.PEOPLE, secret_verbs.rotate_secret)
+    reseal = acts(On.PEOPLE, secret_verbs.reseal)
