@@ -149,7 +149,7 @@ def test_a_signature_is_good_for_longer_than_a_send_and_not_for_a_replay_next_da
 
 
 def test_a_lease_id_fits_into_every_readers_number_and_is_not_met_twice() -> None:
-    assert 48 <= leases.BITS <= 53
+    assert 48 <= leases.ID_BITS <= 53
 
 
 def test_a_server_that_refuses_our_password_is_left_alone_for_longer_than_one_that_is_busy() -> None:

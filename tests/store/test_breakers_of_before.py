@@ -24,7 +24,7 @@ class Before:
         self._database = database
         kind = "postgres" if isinstance(database, PostgresDatabase) else "sqlite"
         with zipfile.ZipFile(release(2)) as archive:
-            self._queries = split(archive.read(f"sendonce/store/{kind}/sql/rooms.sql").decode())
+            self._queries = split(archive.read(f"sendonce/stores/{kind}/sql/rooms.sql").decode())
 
     def ask(self, name: str, **values: object) -> list[Any]:
         sql = self._queries[name]

@@ -8,7 +8,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.tokens import provider_token
 from sendonce.store.ports import Store
-from sendonce.store.postgres import leasing
+from sendonce.store import leases
 from sendonce.store.records import Filter
 from tests.given import (
     given_dead_letter,
@@ -79,7 +79,7 @@ async def test_counters_keep_their_sums_when_they_are_rolled_up(database: Databa
 async def test_counters_are_rolled_up_in_steps_and_it_is_said_when_there_are_more(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leasing, "ROLL_UP", 10)
+    monkeypatch.setattr(leases, "ROLL_UP", 10)
     for _ in range(25):
         given_due_delivery(database)
         await settle_with(store, await given_lease(store), Delivered())

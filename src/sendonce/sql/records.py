@@ -9,14 +9,17 @@ Read: TypeAlias = Callable[[Any], Any]
 
 
 def reader(kind: Callable[..., Any], spelled: Mapping[object, Read]) -> Callable[[tuple[Any, ...]], Any]:
-    """What makes a record of this kind of a row. `spelled`: how to read the types that a database does not have."""
+    """What makes a record of this kind of a row, whose columns are the first of its fields.
+
+    `spelled`: how to read the types that a database does not have.
+    """
     columns = [(name, _read(wanted, spelled)) for name, wanted in get_type_hints(kind).items()]
 
     def read(row: tuple[Any, ...]) -> Any:
         return kind(
             **{
                 name: value if value is None or convert is None else convert(value)
-                for (name, convert), value in zip(columns, row, strict=True)
+                for (name, convert), value in zip(columns, row, strict=False)
             }
         )
 

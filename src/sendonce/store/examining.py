@@ -1,12 +1,18 @@
 """What an examination of a database finds out: facts only, and no word about whether they are good."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
+from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.alerts import unserved
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import UnservedRow, WorkerRow
 from sendonce.store.rules import Broken
 from sendonce.store.upkeep import Reached
+from sendonce.store.verifying import LAST_ID
+from sendonce.store.workers import live_workers
 
 # So many of the newest attempts say how long sends take.
 SAMPLE = 2_000
@@ -106,3 +112,27 @@ class ExaminedSqlite(Examined):
     damage: tuple[str, ...] = ()
     was_checked: bool = True
     broken_references: int = 0
+
+
+class _Due(NamedTuple):
+    oldest_at: datetime | None
+    now: datetime
+    is_stopped: bool
+
+
+def work(broken: Sequence[Broken]) -> Steps[Work]:
+    """What the tables say of the work, where all of these that it needs are there."""
+    [due] = yield from records(_Due, "oldest_due")
+    attempts = yield from rows("send_times", before=LAST_ID, limit=SAMPLE)
+    return Work(
+        workers=tuple((yield from live_workers())),
+        now=due.now,
+        oldest_due_at=due.oldest_at,
+        is_stopped=due.is_stopped,
+        send_seconds=tuple(seconds for seconds, has_expired in attempts if not has_expired),
+        expired_leases=sum(1 for _, has_expired in attempts if has_expired),
+        backfills=tuple(Backfill.read(*row) for row in (yield from rows("backfills"))),
+        broken_rules=tuple(broken),
+        unserved=(yield from unserved()),
+        retention=tuple((yield from records(Reached, "retention_reached"))),
+    )

@@ -6,9 +6,13 @@ from enum import Enum, auto
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from sendonce.sql.steps import Steps
+from sendonce.store import alerts as alert_verbs
+from sendonce.store import leases as lease_verbs
+from sendonce.store import parking as parking_verbs
 from sendonce.store import secrets as secret_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
+from sendonce.store import workers as worker_verbs
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
@@ -36,9 +40,14 @@ def asks(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
     return _bound(on, verb, is_atomic=False)
 
 
-def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool) -> Verb[Given, T]:
+def reads(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
+    """The same, and it changes nothing: SQLite's one writer is not waited for."""
+    return _bound(on, verb, is_atomic=False, only_reads=True)
+
+
+def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool, only_reads: bool = False) -> Verb[Given, T]:
     async def carried_out(store: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> T:
-        result: T = await store.carry_out(verb(*args, **kwargs), on, is_atomic=is_atomic)
+        result: T = await store.carry_out(verb(*args, **kwargs), on, is_atomic=is_atomic, only_reads=only_reads)
         return result
 
     carried_out.__name__, carried_out.__doc__ = verb.__name__, verb.__doc__
@@ -49,14 +58,14 @@ class Verbs(ABC):
     """What is the same on every database."""
 
     @abstractmethod
-    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool) -> T:
+    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool, only_reads: bool = False) -> T:
         """Carry out steps: all or none of them when they are atomic, which SQLite's always are."""
 
     stop = acts(On.PEOPLE, stop_verbs.stop)
     resume = acts(On.PEOPLE, stop_verbs.resume)
 
-    subscriptions = asks(On.READING, subscription_verbs.subscriptions)
-    subscription = asks(On.READING, subscription_verbs.subscription)
+    subscriptions = reads(On.PEOPLE, subscription_verbs.subscriptions)
+    subscription = reads(On.PEOPLE, subscription_verbs.subscription)
     add_subscription = acts(On.PEOPLE, subscription_verbs.add_subscription)
     set_subscription_state = acts(On.PEOPLE, subscription_verbs.set_subscription_state)
     set_subscription_rate = acts(On.PEOPLE, subscription_verbs.set_subscription_rate)
@@ -66,7 +75,34 @@ class Verbs(ABC):
     add_test = acts(On.PEOPLE, subscription_verbs.add_test)
 
     # On the connection of people: no claim, result or renewal waits for a secret that is being read.
-    secrets_of = asks(On.READING, secret_verbs.secrets_of)
-    kept_secrets = asks(On.READING, secret_verbs.kept_secrets)
+    secrets_of = reads(On.PEOPLE, secret_verbs.secrets_of)
+    kept_secrets = reads(On.PEOPLE, secret_verbs.kept_secrets)
     rotate_secret = acts(On.PEOPLE, secret_verbs.rotate_secret)
     reseal = acts(On.PEOPLE, secret_verbs.reseal)
+
+    raise_alert = acts(On.PEOPLE, alert_verbs.raise_alert)
+    clear_alert = asks(On.PEOPLE, alert_verbs.clear_alert)
+    alerts = reads(On.PEOPLE, alert_verbs.alerts)
+    readings = reads(On.PEOPLE, alert_verbs.readings)
+    open_channels = reads(On.PEOPLE, alert_verbs.open_channels)
+
+    rooms = reads(On.CLAIMS, parking_verbs.rooms)
+    trip = acts(On.CLAIMS, parking_verbs.trip)
+    let_out = acts(On.CLAIMS, parking_verbs.let_out)
+    give_back = acts(On.CLAIMS, parking_verbs.give_back)
+    learn = acts(On.CLAIMS, parking_verbs.learn)
+    forget_breakers = asks(On.CLAIMS, parking_verbs.forget_breakers)
+    take_tokens = acts(On.CLAIMS, parking_verbs.take_tokens)
+    give_back_tokens = asks(On.CLAIMS, parking_verbs.give_back_tokens)
+
+    register = asks(On.LEASES, worker_verbs.register)
+    served = reads(On.LEASES, worker_verbs.served)
+    beat = asks(On.LEASES, worker_verbs.beat)
+    leave = asks(On.LEASES, worker_verbs.leave)
+    # On the connection of people: nobody waits for a lease meanwhile.
+    is_eldest = reads(On.PEOPLE, worker_verbs.is_eldest)
+
+    renew = asks(On.LEASES, lease_verbs.renew)
+    release = asks(On.LEASES, lease_verbs.release)
+    is_idle = reads(On.LEASES, lease_verbs.is_idle)
+    roll_up_counters = asks(On.LEASES, lease_verbs.roll_up_counters)

@@ -4,17 +4,12 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from sendonce.store.examining import EVERY_ROLE, SAMPLE, ExaminedPostgres, Holder, MissingRight, TableHealth, Work
-from sendonce.store.migrations import Backfill, available
-from sendonce.store.postgres.alerting import unserved_on
+from sendonce.store.examining import EVERY_ROLE, ExaminedPostgres, Holder, MissingRight, TableHealth, work
+from sendonce.store.migrations import available
 from sendonce.store.postgres.grants import PREFIX, Right, rights
-from sendonce.store.postgres.lanes import Connection, connect, fetch, translated
+from sendonce.store.postgres.lanes import Connection, carry_out, connect, fetch, translated
 from sendonce.store.postgres.migrator import PACKAGE, version_on
 from sendonce.store.postgres.verifying import broken_on
-from sendonce.store.records import ALIVE, WorkerRow
-from sendonce.store.rules import Broken
-from sendonce.store.upkeep import Reached
-from sendonce.store.verifying import LAST_ID
 
 
 async def examine(url: str) -> ExaminedPostgres:
@@ -50,7 +45,7 @@ async def _examined(connection: Connection) -> ExaminedPostgres:
         known_version=known,
         clock_ahead=clock_ahead(settings[8], asked, answered),
         missing_tables=gone,
-        work=await _work(connection, broken) if may_look else None,
+        work=await carry_out(connection, work(broken)) if may_look else None,
         encoding=settings[9],
         synchronous_commit=settings[0],
         has_fsync=settings[1],
@@ -80,21 +75,3 @@ async def _missing(connection: Connection, wanted: Sequence[Right]) -> tuple[Mis
     names = ("roles", "privileges", "kinds", "objects", "columns")
     values = {name: [right[place] for right in wanted] for place, name in enumerate(names)}
     return tuple(MissingRight(*row) for row in await fetch(connection, "missing_rights", values))
-
-
-async def _work(connection: Connection, broken: Sequence[Broken]) -> Work:
-    due, now, is_stopped = (await fetch(connection, "oldest_due", {}))[0]
-    attempts = await fetch(connection, "send_times", {"before": LAST_ID, "limit": SAMPLE})
-    workers = await fetch(connection, "live_workers", {"alive": ALIVE.total_seconds()})
-    return Work(
-        workers=tuple(WorkerRow(**dict(zip(WorkerRow.__dataclass_fields__, row, strict=True))) for row in workers),
-        now=now,
-        oldest_due_at=due,
-        is_stopped=is_stopped,
-        send_seconds=tuple(seconds for seconds, has_expired in attempts if not has_expired),
-        expired_leases=sum(1 for _, has_expired in attempts if has_expired),
-        backfills=tuple(Backfill.read(*row) for row in await fetch(connection, "backfills", {})),
-        broken_rules=tuple(broken),
-        unserved=await unserved_on(connection),
-        retention=tuple(Reached(*row) for row in await fetch(connection, "retention_reached", {})),
-    )

@@ -265,7 +265,7 @@ class Lanes(Verbs):
             On.UPKEEP: self.upkeep,
         }
 
-    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool) -> T:
+    async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool, only_reads: bool = False) -> T:
         """See Verbs."""
         lane = self._lanes[on]
         async with lane.transaction() if is_atomic else lane.connection() as connection:

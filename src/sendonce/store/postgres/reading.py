@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.sql.steps import Row
+from sendonce.store import parking
+from sendonce.store import workers as worker_verbs
 from sendonce.store.migrations import Backfill
-from sendonce.store.postgres.lanes import Lanes
+from sendonce.store.postgres.lanes import Lanes, carry_out
 from sendonce.store.postgres.losses import loss_of
-from sendonce.store.postgres.rooms import room_of
 from sendonce.store.records import (
     ALIVE,
     COUNT_CAP,
-    LATELY,
     ROOM_CAP,
     ROOMS_SHOWN,
     AlertRow,
@@ -29,7 +29,7 @@ from sendonce.store.records import (
     StopRow,
     WorkerRow,
 )
-from sendonce.store.served import known_served, served_of
+from sendonce.store.served import known_served
 from sendonce.store.upkeep import Reached
 
 WINDOW = 10_000
@@ -46,10 +46,10 @@ class Reading(Lanes):
         counts = (await self.people.fetch("status_counts", {"cap": COUNT_CAP}))[0]
         workers = await self.people.fetch("live_workers", {"alive": ALIVE.total_seconds()})
         stops = await self.people.fetch("stops", {})
-        rooms = await self.people.fetch("rooms", {"after": "", "limit": ROOMS_SHOWN, "cap": ROOM_CAP})
+        async with self.people.connection() as connection:
+            rooms = await carry_out(connection, parking.rooms(after="", limit=ROOMS_SHOWN))
+            served = await carry_out(connection, worker_verbs.served(0))
         parked_by = await self.people.fetch("parked_by", {"cap": COUNT_CAP})
-        seen = {"worker_id": 0, "alive": ALIVE.total_seconds(), "lately": LATELY.total_seconds()}
-        served = served_of(await self.people.fetch("served", seen))
         loss = await self.people.fetch("open_loss", {})
         alerts = [AlertRow(**_named(AlertRow, row)) for row in await self.people.fetch("alerts", {})]
         names = (
@@ -60,7 +60,7 @@ class Reading(Lanes):
             **dict(zip(names, counts, strict=True)),
             workers=tuple(WorkerRow(**_named(WorkerRow, row)) for row in workers),
             stops=tuple(StopRow(**_named(StopRow, row)) for row in stops),
-            rooms=known_served([room_of(row) for row in rooms], served),
+            rooms=known_served(rooms, served),
             alerts=tuple(each for each in alerts if each.is_raised),
             instance=await self.instance(),
             loss=loss_of(loss[0]) if loss else None,

@@ -3,7 +3,6 @@
 from typing import Self
 
 from sendonce.store.migrations import available, check_version
-from sendonce.store.postgres.alerting import Alerting
 from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.correcting import Correcting
 from sendonce.store.postgres.erasing import Erasing
@@ -16,13 +15,12 @@ from sendonce.store.postgres.reading import Reading
 from sendonce.store.postgres.reconciling import Reconciling
 from sendonce.store.postgres.requests import Requests
 from sendonce.store.postgres.retaining import Retaining
-from sendonce.store.postgres.rooms import Rooms
 from sendonce.store.postgres.undelivered import Undelivered
 from sendonce.store.postgres.verifying import Verifying
 
 
 class PostgresStore(
-    Reconciling, Losses, Bulk, Correcting, Orchestrating, Rooms, Leasing, Alerting, Operating,
+    Reconciling, Losses, Bulk, Correcting, Orchestrating, Leasing, Operating,
     Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`."""

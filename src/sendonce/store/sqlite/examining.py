@@ -12,18 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sendonce.store.examining import SAMPLE, ExaminedSqlite, Work
-from sendonce.store.migrations import Backfill, available
-from sendonce.store.records import ALIVE, WorkerRow
+from sendonce.store.examining import ExaminedSqlite, Work, work
+from sendonce.store.migrations import available
 from sendonce.store.rules import Broken
-from sendonce.store.sqlite.alerting import unserved
 from sendonce.store.sqlite.files import open_file, parse_url, translated
 from sendonce.store.sqlite.lanes import PACKAGE, Transaction
 from sendonce.store.sqlite.migrator import version_on
-from sendonce.store.sqlite.rows import record
-from sendonce.store.sqlite.times import microseconds, moment, system_clock
+from sendonce.store.sqlite.times import system_clock
 from sendonce.store.sqlite.verifying import broken_on
-from sendonce.store.upkeep import Reached
 from sendonce.store.verifying import LAST_ID
 
 # A large file is looked at for so long and no longer.
@@ -145,21 +141,6 @@ def _clock_ahead(connection: sqlite3.Connection) -> float:
 
 def _work(connection: sqlite3.Connection, broken: Sequence[Broken]) -> Work:
     connection.execute("begin")
-    transaction = Transaction(connection, system_clock())
-    due, _, is_stopped = transaction.fetch("oldest_due")[0]
-    attempts = transaction.fetch("send_times", {"before": LAST_ID, "limit": SAMPLE})
-    workers = transaction.fetch("live_workers", {"since": transaction.now - microseconds(ALIVE)})
-    work = Work(
-        workers=tuple(record(WorkerRow, row) for row in workers),
-        now=moment(transaction.now),
-        oldest_due_at=None if due is None else moment(due),
-        is_stopped=bool(is_stopped),
-        send_seconds=tuple(seconds for seconds, has_expired in attempts if not has_expired),
-        expired_leases=sum(1 for _, has_expired in attempts if has_expired),
-        backfills=tuple(Backfill.read(*row) for row in transaction.fetch("backfills")),
-        broken_rules=tuple(broken),
-        unserved=unserved(transaction),
-        retention=tuple(record(Reached, row) for row in transaction.fetch("retention_reached")),
-    )
+    found = Transaction(connection, system_clock()).carry_out(work(broken))
     connection.execute("commit")
-    return work
+    return found

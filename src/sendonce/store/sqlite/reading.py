@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from sendonce.store import parking
+from sendonce.store import workers as worker_verbs
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     ALIVE,
@@ -23,11 +25,9 @@ from sendonce.store.records import (
     StopRow,
     WorkerRow,
 )
-from sendonce.store.served import known_served, served_of
+from sendonce.store.served import known_served
 from sendonce.store.sqlite import lists
 from sendonce.store.sqlite.lanes import Lane, Transaction
-from sendonce.store.sqlite.leasing import served_rows
-from sendonce.store.sqlite.rooms import rooms_of
 from sendonce.store.sqlite.rows import record
 from sendonce.store.sqlite.times import microseconds, moment
 from sendonce.store.upkeep import Reached
@@ -119,7 +119,7 @@ def _status(transaction: Transaction) -> Status:
     names = ("scheduled", "retrying", "in_flight", "in_doubt", "dead_letters", "completed")
     alerts = [record(AlertRow, row) for row in transaction.fetch("alerts")]
     parked_by = transaction.fetch("parked_by", {"cap": COUNT_CAP})
-    workers = transaction.fetch("live_workers", {"since": transaction.now - microseconds(ALIVE)})
+    workers = transaction.fetch("live_workers", {"alive": microseconds(ALIVE)})
     return Status(
         now=moment(transaction.now),
         schema_version=version,
@@ -128,7 +128,10 @@ def _status(transaction: Transaction) -> Status:
         **dict(zip(names, counts, strict=True)),
         workers=tuple(record(WorkerRow, row) for row in workers),
         stops=tuple(record(StopRow, row) for row in transaction.fetch("stops")),
-        rooms=known_served(rooms_of(transaction, "", ROOMS_SHOWN), served_of(served_rows(transaction, 0))),
+        rooms=known_served(
+            transaction.carry_out(parking.rooms(after="", limit=ROOMS_SHOWN)),
+            transaction.carry_out(worker_verbs.served(0)),
+        ),
         alerts=tuple(each for each in alerts if each.is_raised),
         instance=next((name for (name,) in transaction.fetch("instance")), None),
         loss=next((record(LossRow, row) for row in transaction.fetch("open_loss")), None),

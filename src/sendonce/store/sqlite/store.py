@@ -6,7 +6,6 @@ from typing import Self, TypeVar
 
 from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
-from sendonce.store.sqlite.alerting import Alerting
 from sendonce.store.sqlite.bulk import Bulk
 from sendonce.store.sqlite.correcting import Correcting
 from sendonce.store.sqlite.erasing import Erasing
@@ -21,7 +20,6 @@ from sendonce.store.sqlite.reading import Reading
 from sendonce.store.sqlite.reconciling import Reconciling
 from sendonce.store.sqlite.requests import Requests
 from sendonce.store.sqlite.retaining import Retaining
-from sendonce.store.sqlite.rooms import Rooms
 from sendonce.store.sqlite.times import system_clock
 from sendonce.store.sqlite.undelivered import Undelivered
 from sendonce.store.sqlite.verifying import Verifying
@@ -31,7 +29,7 @@ Answer = TypeVar("Answer")
 
 
 class SqliteStore(
-    Orchestrating, Reconciling, Losses, Bulk, Correcting, Rooms, Leasing, Alerting, Operating,
+    Orchestrating, Reconciling, Losses, Bulk, Correcting, Leasing, Operating,
     Requests, Undelivered, Retaining, Erasing, Verifying, Reading, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
@@ -61,9 +59,9 @@ class SqliteStore(
             raise
         return store
 
-    async def carry_out(self, steps: Steps[Answer], on: On, *, is_atomic: bool) -> Answer:
+    async def carry_out(self, steps: Steps[Answer], on: On, *, is_atomic: bool, only_reads: bool = False) -> Answer:
         """See Verbs. Everything is one transaction here."""
-        lane = self._reader if on is On.READING else self._writer
+        lane = self._reader if only_reads or on is On.READING else self._writer
         return await lane.run(Transaction.carry_out, steps)
 
     async def transact(self, work: Callable[[sqlite3.Connection], Answer]) -> Answer:

@@ -34,6 +34,9 @@ select w.claim[1], w.claim[2]::int, w.claim[3], w.claim[4], w.claimed_at
  order by w.claimed_at desc, w.claim[3]
  limit 1;
 
+-- name: newest_claim
+-- It came with the beat.
+
 -- name: leave
 update sendonce_workers set seen_at = now(), stopped_at = now() where id = :worker_id;
 
@@ -93,4 +96,10 @@ sums as (
   insert into sendonce_counters (name, amount, created_at)
   select name, sum(amount), max(created_at) from gone group by name
 )
-select count(*) from gone;
+select count(*), null from gone;
+
+-- name: add_counter_sums
+-- Done as they were rolled up.
+
+-- name: drop_counters
+-- And they are gone.

@@ -12,7 +12,8 @@ select r.name,
        (select count(*) from (
          select 1 from sendonce_deliveries d where d.parked_on = r.name order by d.id limit :cap) w),
        s.destination, b.allowance = 0 and b.probe_at <= now(),
-       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
+       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code,
+       now()
   from r
   left join lateral (
     select n.opened_at, n.probe_at, n.pause, n.turn, n.allowance, n.is_probing, n.on_way, n.through, n.failed, n.error_code
@@ -25,8 +26,8 @@ select r.name,
  limit :limit;
 
 -- name: breaker
-select now(), b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed,
-       b.error_code
+select b.room, null, null, null, b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through,
+       b.failed, b.error_code, now()
   from sendonce_breakers b
  where b.room = :room
    for update;
@@ -78,6 +79,9 @@ update sendonce_buckets b
   from x
  where b.subscription_id = x.subscription_id
 returning least(floor(x.tokens), :wanted::int)::int;
+
+-- name: spend_tokens
+-- They were spent as they were taken.
 
 -- name: give_back_tokens
 update sendonce_buckets b

@@ -37,9 +37,9 @@ select :now,
          where status not in ('Completed', 'DeadLettered')),
        (select count(*) from (
          select kind, outcome, created_at from sendonce_findings where id > 0 order by id desc limit :cap)
-         where created_at > :since
+         where created_at > :now - :window
            and (kind in ('no_evidence', 'no_provider_id') or (kind = 'late_result' and outcome = 'Delivered'))),
-       (select count(*) from sendonce_losses where ended_at is null or noticed_at > :since),
+       (select count(*) from sendonce_losses where ended_at is null or noticed_at > :now - :window),
        exists (select 1 from sendonce_stops where scope = 'all');
 
 -- name: open_channels

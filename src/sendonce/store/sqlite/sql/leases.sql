@@ -4,15 +4,15 @@ values (:name, :version, :concurrency, :is_listening, :serves, :now, :now)
 returning id;
 
 -- name: served
-select serves, max(stopped_at is null and seen_at > :alive)
+select serves, max(stopped_at is null and seen_at > :now - :alive)
   from sendonce_workers
- where id <> :worker_id and serves is not null and seen_at > :lately
+ where id <> :worker_id and serves is not null and seen_at > :now - :lately
  group by serves;
 
 -- name: eldest_worker
 select id
   from sendonce_workers
- where is_listening = 1 and stopped_at is null and seen_at > :since
+ where is_listening = 1 and stopped_at is null and seen_at > :now - :alive
  order by id
  limit 1;
 
@@ -24,7 +24,8 @@ update sendonce_workers
 
 -- name: newest_claim
 -- That any worker has seen, of those that are still there.
-select w.claim, w.claimed_at
+select json_extract(w.claim, '$[0]'), json_extract(w.claim, '$[1]'), json_extract(w.claim, '$[2]'),
+       json_extract(w.claim, '$[3]'), w.claimed_at
   from sendonce_workers w
  where exists (
    select 1 from sendonce_attempts a
@@ -38,7 +39,7 @@ update sendonce_workers set seen_at = :now, stopped_at = :now where id = :worker
 
 -- name: renew
 update sendonce_leases
-   set expires_at = :expires_at
+   set expires_at = :now + :hold
  where id in (select value from json_each(:lease_ids)) and expires_at > :now
 returning id;
 
@@ -80,10 +81,11 @@ select not exists (
           cross join sendonce_attempts a on a.delivery_id = w.value
           where a.lease_id = l.id and a.status = 'Leased');
 
--- name: counters_to_roll_up
-select max(id) from sendonce_counters having count(*) > count(distinct name);
-
 -- name: roll_up_counters
+-- Which are to be: all at once, where one name has several.
+select 0, max(id) from sendonce_counters having count(*) > count(distinct name);
+
+-- name: add_counter_sums
 insert into sendonce_counters (created_at, amount, name)
 select max(created_at), sum(amount), name from sendonce_counters where id <= :last group by name order by name;
 

@@ -36,7 +36,7 @@ select (select cast(value as integer) from sendonce_meta where name = 'schema_ve
 -- name: live_workers
 select id, name, version, concurrency, started_at, seen_at, progressed_at, stopped_at
   from sendonce_workers
- where stopped_at is null and seen_at > :since
+ where stopped_at is null and seen_at > :now - :alive
  order by id
  limit 1000;
 

@@ -13,7 +13,8 @@ select r.name,
          select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked
           where d.parked_on = r.name order by d.id limit :cap)),
        s.destination, b.allowance = 0 and b.probe_at <= :now,
-       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
+       b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code,
+       :now
   from r
   left join sendonce_breakers b on b.room = r.name
   left join sendonce_subscriptions s
@@ -23,9 +24,13 @@ select r.name,
  limit :limit;
 
 -- name: breaker
-select b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through, b.failed, b.error_code
+select b.room, null, null, null, b.opened_at, b.probe_at, b.pause, b.turn, b.allowance, b.is_probing, b.on_way, b.through,
+       b.failed, b.error_code, :now
   from sendonce_breakers b
  where b.room = :room;
+
+-- name: clock
+select :now;
 
 -- name: add_breaker
 insert into sendonce_breakers (room, opened_at, updated_at, probe_at, pause, turn, error_code)
@@ -45,7 +50,7 @@ delete from sendonce_breakers where room = :room;
 
 -- name: forget_breakers
 delete from sendonce_breakers
- where updated_at < :now - cast(:age * 1e6 as integer) and probe_at < :now
+ where updated_at < :now - :age and probe_at < :now
    and not exists (
      select 1 from sendonce_deliveries d indexed by sendonce_deliveries_parked where d.parked_on = sendonce_breakers.room)
 returning room;
@@ -54,15 +59,22 @@ returning room;
 insert into sendonce_buckets (subscription_id, refilled_at, tokens) values (:subscription_id, :now, 1)
 on conflict (subscription_id) do nothing;
 
--- name: tokens_of
--- A second's worth may be saved up, and at least one. No row: there is no rate, and nothing to wait for.
-select min(max(s.rate, 1.0), b.tokens + max(:now - b.refilled_at, 0) / 1e6 * s.rate)
+-- part: saved_up
+-- A second's worth may be saved up, and at least one.
+min(max(s.rate, 1.0), b.tokens + max(:now - b.refilled_at, 0) / 1e6 * s.rate)
+
+-- name: take_tokens
+-- No row: there is no rate, and nothing to wait for.
+select min(cast(:(saved_up) as integer), :wanted)
   from sendonce_buckets b
   join sendonce_subscriptions s on s.id = b.subscription_id
  where b.subscription_id = :subscription_id and s.rate is not null;
 
--- name: set_tokens
-update sendonce_buckets set tokens = :tokens, refilled_at = :now where subscription_id = :subscription_id;
+-- name: spend_tokens
+update sendonce_buckets as b
+   set tokens = :(saved_up) - :taken, refilled_at = :now
+  from sendonce_subscriptions s
+ where b.subscription_id = :subscription_id and s.id = b.subscription_id;
 
 -- name: give_back_tokens
 update sendonce_buckets
