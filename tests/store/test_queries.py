@@ -19,26 +19,21 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "start_doubtful": {"claim_doubtful"},
     "lock_due": {"front_due"},
     "lock_waiting": {"front_waiting"},
-    "take_tokens": {"tokens_of", "set_tokens"},
     "settle": {"make_results", "clear_results", "add_result", "drop_result", "close_attempts", "move_deliveries"}
     | {"add_dead_letters", "count"},
     "open_generations": {"open_generation"},
 }
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
-ONLY_POSTGRES = {"lock_events", "held_events", "held_requests", "lock_deliveries", "lock_operation", "still_open"} | {
+ONLY_POSTGRES = {"lock_deliveries", "lock_operation", "still_open"} | {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
-    *("missing_rights", "strangers", "current_role", "clock", "server"),
+    *("missing_rights", "strangers", "current_role", "server"),
 }
-# The writing parts of cancel, of what nobody serves and of rolling up counters, a step of doubt, the migrator's
-# bookkeeping, the clock.
+# The writing parts of cancel and of what nobody serves, a step of doubt, the migrator's bookkeeping, the clock.
 ONLY_SQLITE = {
     "add_cancelled",
     "add_unserved",
     "last_of_step",
     "make_due",
-    "newest_claim",
-    "counters_to_roll_up",
-    "drop_counters",
     "has_meta",
     "newest_time",
     "set_schema_version",
@@ -52,7 +47,7 @@ SCRIPTS = {"migrator.py", "grants.py"}
 
 def sources() -> list[Path]:
     root = Path(str(files(sendonce)))
-    found = [*(root / "stores").rglob("*.py"), *(root / "outbox").rglob("*.py")]
+    found = [*(root / "store").rglob("*.py"), *(root / "outbox").rglob("*.py")]
     return sorted(path for path in found if path.name not in SCRIPTS)
 
 

@@ -17,7 +17,8 @@ OF_DELIVERIES = ("deliveries", "attempts", "dead_letters", "findings")
 
 
 def documents(stage: Stage, at: datetime, rows: Mapping[str, Sequence[Named]]) -> list[Named]:
-    """Events as an archive keeps them: `stage` says what is about to go of each."""
+    """Events as an archive keeps them, hashes in hexadecimal digits: `stage` says what is about to go of each."""
+    rows = {name: [{key: _spelled(value) for key, value in row.items()} for row in of] for name, of in rows.items()}
     contents, deliveries = _grouped(rows["contents"], "event_id"), _grouped(_whole(rows), "event_id")
     requests = {each["event_id"]: each for each in rows["requests"]}
     return [
@@ -32,11 +33,6 @@ def documents(stage: Stage, at: datetime, rows: Mapping[str, Sequence[Named]]) -
         }
         for event in rows["events"]
     ]
-
-
-def named(names: Sequence[str], row: Sequence[Any]) -> Named:
-    """A row under the names of its columns, hashes in hexadecimal digits."""
-    return {name: _spelled(value) for name, value in zip(names, row, strict=True)}
 
 
 def _whole(rows: Mapping[str, Sequence[Named]]) -> list[Named]:

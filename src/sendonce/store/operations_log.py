@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.sql.steps import Steps, rows
 from sendonce.store.records import Acted
 
@@ -19,6 +19,20 @@ def log(kind: str, operator: str, reason: str | None, ids: Sequence[int], *, sub
         affected=len(ids),
     )
     return Acted(ids=tuple(ids), operation_id=operation_id)
+
+
+def log_upkeep(kind: str, *, operator: str, reason: str, subject: str, affected: int, details: str) -> Steps[int]:
+    """Write into the operations log what was done by hand; the row's id."""
+    [[operation_id]] = yield from rows(
+        "log_upkeep",
+        kind=clean(kind, CODE_LENGTH),
+        operator=said(operator),
+        reason=said(reason),
+        subject=subject,
+        affected=affected,
+        details=details,
+    )
+    return int(operation_id)
 
 
 def said(text: str | None) -> str | None:

@@ -10,11 +10,8 @@ from sendonce.domain import breakers
 from sendonce.domain.breakers import NOTHING, Answers, Breaker, LetOut, Pauses
 from sendonce.domain.texts import CODE_LENGTH, clean
 from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.clock import now
 from sendonce.store.records import ROOM_CAP, Room
-
-
-class _Clock(NamedTuple):
-    now: datetime
 
 
 class _RoomRow(NamedTuple):
@@ -71,8 +68,8 @@ def rooms(*, after: str, limit: int) -> Steps[list[Room]]:
 
 def trip(room: str, *, pause: timedelta, code: str | None) -> Steps[bool]:
     """Open a breaker; False when there is one, whatever its state: then nothing changes."""
-    [clock] = yield from records(_Clock, "clock")
-    return bool((yield from rows("add_breaker", **_values(room, breakers.opened(clock.now, pause, code=code)))))
+    breaker = breakers.opened((yield from now()), pause, code=code)
+    return bool((yield from rows("add_breaker", **_values(room, breaker))))
 
 
 def let_out(room: str, wanted: int, hold: timedelta) -> Steps[LetOut]:
@@ -80,8 +77,8 @@ def let_out(room: str, wanted: int, hold: timedelta) -> Steps[LetOut]:
 
     Over all callers no more is given than the breaker allows. The caller has `hold` to say what became of them.
     """
-    for breaker, now in (yield from _locked(room)):
-        left, out = breakers.let_out(breaker, wanted, now, hold)
+    for breaker, at in (yield from _locked(room)):
+        left, out = breakers.let_out(breaker, wanted, at, hold)
         yield from _write(room, left)
         return out
     return NOTHING
@@ -89,8 +86,8 @@ def let_out(room: str, wanted: int, hold: timedelta) -> Steps[LetOut]:
 
 def give_back(room: str, turn: int, amount: int) -> Steps[None]:
     """So many of what was let out in this turn were not sent."""
-    for breaker, now in (yield from _locked(room)):
-        yield from _write(room, breakers.give_back(breaker, turn, amount, now))
+    for breaker, at in (yield from _locked(room)):
+        yield from _write(room, breakers.give_back(breaker, turn, amount, at))
 
 
 def learn(room: str, turn: int, answers: Answers, pauses: Pauses) -> Steps[bool]:
@@ -98,8 +95,8 @@ def learn(room: str, turn: int, answers: Answers, pauses: Pauses) -> Steps[bool]
 
     Nothing changes when the turn is over. A breaker that is closed is gone.
     """
-    for breaker, now in (yield from _locked(room)):
-        learnt = breakers.learn(breaker, turn, answers, now, pauses)
+    for breaker, at in (yield from _locked(room)):
+        learnt = breakers.learn(breaker, turn, answers, at, pauses)
         yield from _write(room, learnt)
         return breakers.has_opened(breaker, learnt)
     return False

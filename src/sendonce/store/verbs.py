@@ -7,8 +7,11 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from sendonce.sql.steps import Steps
 from sendonce.store import alerts as alert_verbs
+from sendonce.store import erasure as erasure_verbs
 from sendonce.store import leases as lease_verbs
+from sendonce.store import operations_log, verifying
 from sendonce.store import parking as parking_verbs
+from sendonce.store import retention as retention_verbs
 from sendonce.store import secrets as secret_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
@@ -43,6 +46,11 @@ def asks(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
 def reads(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
     """The same, and it changes nothing: SQLite's one writer is not waited for."""
     return _bound(on, verb, is_atomic=False, only_reads=True)
+
+
+def sees(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
+    """The same, and all of its queries see one moment."""
+    return _bound(on, verb, is_atomic=True, only_reads=True)
 
 
 def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool, only_reads: bool = False) -> Verb[Given, T]:
@@ -106,3 +114,23 @@ class Verbs(ABC):
     release = asks(On.LEASES, lease_verbs.release)
     is_idle = reads(On.LEASES, lease_verbs.is_idle)
     roll_up_counters = asks(On.LEASES, lease_verbs.roll_up_counters)
+
+    # On a connection of its own, which is closed between the passes.
+    take_turn = asks(On.UPKEEP, retention_verbs.take_turn)
+    end_turn = asks(On.UPKEEP, retention_verbs.end_turn)
+    pass_by = asks(On.UPKEEP, retention_verbs.pass_by)
+    retain = acts(On.UPKEEP, retention_verbs.retain)
+    count_old = reads(On.UPKEEP, retention_verbs.count_old)
+    drop_rest = acts(On.UPKEEP, retention_verbs.drop_rest)
+    log_upkeep = asks(On.UPKEEP, operations_log.log_upkeep)
+    take_audit = acts(On.PEOPLE, retention_verbs.take_audit)
+    keep_audit = asks(On.PEOPLE, retention_verbs.keep_audit)
+    end_audit = asks(On.PEOPLE, retention_verbs.end_audit)
+
+    events_of = reads(On.UPKEEP, erasure_verbs.events_of)
+    facts_of = reads(On.UPKEEP, erasure_verbs.facts_of)
+    erase = acts(On.UPKEEP, erasure_verbs.erase)
+
+    verify_facts = sees(On.PEOPLE, verifying.verify_facts)
+    inspect = sees(On.PEOPLE, verifying.inspect)
+    inspect_again = sees(On.PEOPLE, verifying.inspect_again)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.records import ALIVE
 from sendonce.store.rules import Broken
 
@@ -126,3 +127,38 @@ class VerifyStore(Protocol):
     async def broken_rules(self) -> list[Broken]:
         """What of the schema is not there, is switched off, or is not what the migrations made."""
         ...
+
+
+def verify_facts() -> Steps[VerifyFacts]:
+    """What is true of the whole at one moment."""
+    [facts] = yield from records(VerifyFacts, "verify_facts", **SPANS_OF_TIME)
+    return facts
+
+
+def inspect(
+    walk: Walk, checks: Sequence[str], after: int, *, limit: int, ended: Times | None = None
+) -> Steps[Inspected]:
+    """Look at up to `limit` rows with ids above `after`; the last step also at all ids above these, where rows may
+    be that belong to nothing. `ended`: also count what has."""
+    [[looked, last, has_more]] = yield from rows(SPANS[walk], after=after, limit=limit, rows=limit * DELIVERIES_EACH)
+    upto = last if has_more else LAST_ID
+    found = yield from inspect_again(checks, after, upto)
+    tally = Tally()
+    if ended is not None:
+        [tally] = yield from records(
+            Tally, "tally_ended", after=after, upto=upto, until=ended.until, surely=ended.surely
+        )
+    unrouted = 0
+    if ROUTED in checks:
+        [[unrouted]] = yield from rows("count_unrouted", after=after, upto=upto)
+    return Inspected(looked, upto, bool(has_more), found, tally, unrouted)
+
+
+def inspect_again(checks: Sequence[str], after: int, upto: int) -> Steps[Mapping[str, Sequence[int]]]:
+    """The same checks once more, on the ids above `after` up to and including `upto`."""
+    found: dict[str, list[int]] = {}
+    for check in checks:
+        wrong = yield from rows(f"verify_{check}", after=after, upto=upto, cap=FOUND_CAP, **SPANS_OF_TIME)
+        if wrong:
+            found[check] = [row[0] for row in wrong]
+    return found

@@ -269,6 +269,8 @@ class Lanes(Verbs):
         """See Verbs."""
         lane = self._lanes[on]
         async with lane.transaction() if is_atomic else lane.connection() as connection:
+            if is_atomic and only_reads:
+                await fetch(connection, "read_snapshot", {})
             return await carry_out(connection, steps)
 
     async def ready(self) -> None:
@@ -297,6 +299,9 @@ async def carry_out(connection: Connection, steps: Steps[T]) -> T:
             return []
         cursor = await connection.execute(sql, {name: _spelled(value) for name, value in query.values.items()})
         rows = await cursor.fetchall() if cursor.description is not None else []
+        if query.record is dict:
+            names = [column.name for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in rows]
         return rows if query.record is None else list(map(_reader(query.record), rows))
 
     return await arun(steps, execute)

@@ -1,11 +1,11 @@
 """The PostgreSQL store: every port over five connections, each opened when it is first needed."""
 
+from datetime import timedelta
 from typing import Self
 
 from sendonce.store.migrations import available, check_version
 from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.correcting import Correcting
-from sendonce.store.postgres.erasing import Erasing
 from sendonce.store.postgres.leasing import Leasing
 from sendonce.store.postgres.losses import Losses
 from sendonce.store.postgres.migrator import PACKAGE, version_on
@@ -14,14 +14,14 @@ from sendonce.store.postgres.orchestrating import Orchestrating
 from sendonce.store.postgres.reading import Reading
 from sendonce.store.postgres.reconciling import Reconciling
 from sendonce.store.postgres.requests import Requests
-from sendonce.store.postgres.retaining import Retaining
 from sendonce.store.postgres.undelivered import Undelivered
 from sendonce.store.postgres.verifying import Verifying
+from sendonce.store.upkeep import Turn
 
 
 class PostgresStore(
     Reconciling, Losses, Bulk, Correcting, Orchestrating, Leasing, Operating,
-    Requests, Undelivered, Retaining, Erasing, Verifying, Reading,
+    Requests, Undelivered, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`."""
 
@@ -38,3 +38,15 @@ class PostgresStore(
         finally:
             await store.people.close()  # a worker has no use for it; a reader's next call opens it again
         return store
+
+    async def take_turn(self, part: str, turn: Turn, *, whole: timedelta) -> int | None:
+        """See RetentionStore. Whose turn it is not has no use for the connection."""
+        last_id = await super().take_turn(part, turn, whole=whole)
+        if last_id is None:
+            await self.upkeep.close()
+        return last_id
+
+    async def end_turn(self, part: str, turn: Turn, *, wait: timedelta) -> None:
+        """See RetentionStore."""
+        await super().end_turn(part, turn, wait=wait)
+        await self.upkeep.close()

@@ -24,6 +24,9 @@ Arguments = ParamSpec("Arguments")
 
 PACKAGE = "sendonce.store.sqlite"
 QUERIES = load(PACKAGE)
+# Run once for each of the ids given: for a list of them old statistics could have the whole table read.
+_ONE_BY_ONE = {name for name, sql in QUERIES.items() if ":each_id" in sql}
+_YES_OR_NO = ("has_content", "in_doubt")
 
 
 class Transaction(NamedTuple):
@@ -40,8 +43,16 @@ class Transaction(NamedTuple):
         sql = QUERIES[query.name]
         if not sql:  # what only the other database has to do
             return []
-        values = {name: _spelled(value) for name, value in query.values.items()}
-        rows = self.connection.execute(sql, {"now": self.now, **values}).fetchall()
+        values = {"now": self.now, **{name: _spelled(value) for name, value in query.values.items()}}
+        if query.name in _ONE_BY_ONE:
+            ids: Any = query.values["ids"]
+            self.connection.executemany(sql, [{**values, "each_id": each} for each in ids])
+            return []
+        cursor = self.connection.execute(sql, values)
+        rows = cursor.fetchall()
+        if query.record is dict:
+            names = [column[0] for column in cursor.description]
+            return [{name: _named(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
         return rows if query.record is None else list(map(_reader(query.record), rows))
 
     def fetch(self, name: str, values: Mapping[str, object] | None = None) -> list[Row]:
@@ -55,6 +66,13 @@ class Transaction(NamedTuple):
     def change_many(self, sql: str, rows: Sequence[Row] | Sequence[Mapping[str, object]]) -> None:
         """Run one statement once for every row of values."""
         self.connection.executemany(sql, rows)
+
+
+def _named(name: str, value: Any) -> Any:
+    """A column as PostgreSQL has it, where nothing but its name says what it is."""
+    if name.endswith("_at") and value is not None:
+        return moment(value)
+    return bool(value) if name in _YES_OR_NO else value
 
 
 def _spelled(value: object) -> object:

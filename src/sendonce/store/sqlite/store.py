@@ -8,7 +8,6 @@ from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
 from sendonce.store.sqlite.bulk import Bulk
 from sendonce.store.sqlite.correcting import Correcting
-from sendonce.store.sqlite.erasing import Erasing
 from sendonce.store.sqlite.files import MEMORY, parse_url
 from sendonce.store.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
 from sendonce.store.sqlite.leasing import Leasing
@@ -19,7 +18,6 @@ from sendonce.store.sqlite.orchestrating import Orchestrating
 from sendonce.store.sqlite.reading import Reading
 from sendonce.store.sqlite.reconciling import Reconciling
 from sendonce.store.sqlite.requests import Requests
-from sendonce.store.sqlite.retaining import Retaining
 from sendonce.store.sqlite.times import system_clock
 from sendonce.store.sqlite.undelivered import Undelivered
 from sendonce.store.sqlite.verifying import Verifying
@@ -30,7 +28,7 @@ Answer = TypeVar("Answer")
 
 class SqliteStore(
     Orchestrating, Reconciling, Losses, Bulk, Correcting, Leasing, Operating,
-    Requests, Undelivered, Retaining, Erasing, Verifying, Reading, Verbs,
+    Requests, Undelivered, Verifying, Reading, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
 

@@ -1,13 +1,13 @@
 -- name: events_to
 -- A bounded step up the deliveries: the events with one to this destination, and the last id looked at. Every event has
 -- its first generation, and only one.
-select max(w.id), array_agg(w.event_id order by w.event_id) filter (
-         where w.destination_hash = :destination_hash::uuid and w.generation = 0)
+select max(w.id), coalesce(array_agg(w.event_id order by w.event_id) filter (
+         where w.destination_hash = :destination_hash::uuid and w.generation = 0), array[]::bigint[])
   from (
     select id, event_id, destination_hash, generation from sendonce_deliveries where id > :after order by id limit :limit) w;
 
 -- name: events_about
-select max(w.id), array_agg(w.id order by w.id) filter (where w.subject = :subject::text)
+select max(w.id), coalesce(array_agg(w.id order by w.id) filter (where w.subject = :subject::text), array[]::bigint[])
   from (select id, subject from sendonce_events where id > :after order by id limit :limit) w;
 
 -- name: erasure_facts
@@ -27,7 +27,7 @@ with recursive same(event_id, destination_hash) as (
      select c.delivery_id from sendonce_corrections c where c.replaces = d.id) c
    cross join lateral (select t.destination_hash from sendonce_deliveries t where t.id = c.id offset 0) o
 )
-select e.id, e.payload is not null or e.headers is not null, d.meant, d.waiting, d.is_busy, d.is_shared, d.is_needed,
+select e.id, e.payload is not null or e.headers is not null, coalesce(d.meant, array[]::bigint[]), coalesce(d.waiting, array[]::bigint[]), d.is_busy, d.is_shared, d.is_needed,
        (select count(*) from sendonce_contents c
          where c.event_id = e.id and c.content is not null
            and (:destination_hash::uuid is null or c.destination_hash = any(h.hashes)))

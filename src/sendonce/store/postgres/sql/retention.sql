@@ -154,32 +154,23 @@ delete from sendonce_requests where id = any(:ids::bigint[]);
 delete from sendonce_events where id = any(:ids::bigint[]);
 
 -- name: drop_all_ended_secrets
-with gone as (
-  delete from sendonce_subscription_secrets
-   where id = any(array(
-     select id from sendonce_subscription_secrets where expires_at <= now() order by expires_at, id limit :limit))
-  returning id
-)
-select count(*) from gone;
+delete from sendonce_subscription_secrets
+ where id = any(array(
+   select id from sendonce_subscription_secrets where expires_at <= now() order by expires_at, id limit :limit))
+returning id;
 
 -- name: drop_old_workers
 -- The oldest rows are looked at: those of workers that have lived long are few.
-with gone as (
-  delete from sendonce_workers
-   where id = any(array(select w.id from (select id from sendonce_workers order by id limit :limit) w order by w.id))
-     and seen_at < now() - :age::float8 * interval '1 second'
-  returning id
-)
-select count(*) from gone;
+delete from sendonce_workers
+ where id = any(array(select w.id from (select id from sendonce_workers order by id limit :limit) w order by w.id))
+   and seen_at < now() - :age::float8 * interval '1 second'
+returning id;
 
 -- name: drop_old_operations
-with gone as (
-  delete from sendonce_operations
-   where id = any(array(select w.id from (select id from sendonce_operations order by id limit :limit) w order by w.id))
-     and finished_at < now() - :age::float8 * interval '1 second'
-  returning id
-)
-select count(*) from gone;
+delete from sendonce_operations
+ where id = any(array(select w.id from (select id from sendonce_operations order by id limit :limit) w order by w.id))
+   and finished_at < now() - :age::float8 * interval '1 second'
+returning id;
 
 -- name: log_upkeep
 insert into sendonce_operations (kind, operator, reason, subject, affected, details, finished_at)
@@ -206,7 +197,7 @@ insert into sendonce_audits as a (id, held_by, due_at)
 values (1, :worker_id, now() + :hold::float8 * interval '1 second')
 on conflict (id) do update set held_by = excluded.held_by, due_at = excluded.due_at
  where a.due_at <= now()
-returning now();
+returning id;
 
 -- name: keep_audit
 update sendonce_audits set due_at = now() + :hold::float8 * interval '1 second'

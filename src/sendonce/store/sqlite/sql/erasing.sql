@@ -70,7 +70,7 @@ update sendonce_contents
 update sendonce_events
    set payload = null, headers = null, subject = case when :with_subject then null else subject end,
        content_gone_at = coalesce(content_gone_at, :now)
- where id = :id
+ where id = :each_id
    and (payload is not null or headers is not null or content_gone_at is null
         or (:with_subject and subject is not null));
 

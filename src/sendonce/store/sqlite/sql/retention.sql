@@ -67,6 +67,15 @@ select r.id
    and coalesce(r.ended_at, r.created_at) < :now - :age
  order by r.id;
 
+-- name: held_events
+-- There is one writer: nobody else holds any.
+
+-- name: lock_events
+select value from json_each(:ids);
+
+-- name: held_requests
+-- As with events.
+
 -- name: deliveries_of_events
 select d.id
   from json_each(:ids) w
@@ -80,7 +89,7 @@ select id from sendonce_requests where event_id in (select value from json_each(
 -- One event at a time: for a list of ids old statistics could have the whole table read.
 update sendonce_events
    set payload = null, headers = null, content_gone_at = coalesce(content_gone_at, :now)
- where id = :id
+ where id = :each_id
    and (payload is not null or headers is not null or content_gone_at is null);
 
 -- name: blank_contents
@@ -115,7 +124,7 @@ select :now, count(*), case d.status when 'Completed' then 'removed_completed' e
 delete from sendonce_deliveries where id in (select value from json_each(:ids));
 
 -- name: mark_history_gone
-update sendonce_events set history_gone_at = :now where id = :id and history_gone_at is null;
+update sendonce_events set history_gone_at = :now where id = :each_id and history_gone_at is null;
 
 -- name: delete_recipients
 delete from sendonce_recipients where request_id in (select value from json_each(:ids));
@@ -127,23 +136,26 @@ delete from sendonce_request_keys where request_id in (select value from json_ea
 delete from sendonce_requests where id in (select value from json_each(:ids));
 
 -- name: delete_events
-delete from sendonce_events where id = :id;
+delete from sendonce_events where id = :each_id;
 
 -- name: drop_all_ended_secrets
 delete from sendonce_subscription_secrets
  where id in (
-   select id from sendonce_subscription_secrets where expires_at <= :now order by expires_at, id limit :limit);
+   select id from sendonce_subscription_secrets where expires_at <= :now order by expires_at, id limit :limit)
+returning id;
 
 -- name: drop_old_workers
 -- The oldest rows are looked at: those of workers that have lived long are few.
 delete from sendonce_workers
- where id in (select id from (select id from sendonce_workers order by id limit :limit)) and seen_at < :now - :age;
+ where id in (select id from (select id from sendonce_workers order by id limit :limit)) and seen_at < :now - :age
+returning id;
 
 -- name: drop_old_operations
 delete from sendonce_operations
  where id in (
    select w.id from (select id from sendonce_operations where id > 0 order by id limit :limit) w)
-   and finished_at < :now - :age;
+   and finished_at < :now - :age
+returning id;
 
 -- name: log_upkeep
 insert into sendonce_operations (created_at, finished_at, updated_at, kind, operator, reason, subject, affected, details)
