@@ -140,10 +140,10 @@ def plant(database: Database, ids: dict[str, int], name: str) -> Any:
 
 
 def do(database: Database, ids: dict[str, int], statements: Sequence[str], on: Any = None) -> None:
-    """Make these changes past the rules, on a connection of their own unless one is given."""
+    """Make these changes past the rules, on a connection of their own unless one is given; none may change nothing."""
     with nullcontext(on) if on is not None else without_rules(database) as connection:
         for statement in statements:
-            connection.execute(_spelled(database, ids, statement))
+            assert connection.execute(_spelled(database, ids, statement)).rowcount > 0, statement
 
 
 def id_of(database: Database, ids: dict[str, int], answer: str) -> int:

@@ -257,7 +257,7 @@ FORBIDDEN: dict[str, list[tuple[str, str]]] = {
 
 _UNUSED = (
     "insert into sendonce_leases (id, worker_id, created_at, expires_at, deliveries)"
-    " select {id}, worker_id, {created}, {expires}, '{none}' from sendonce_leases where id < 777777"
+    " select {id}, worker_id, {created}, {expires}, '{none}' from sendonce_leases where id not in (777777, 777778)"
 )
 _OVERDUE = "update sendonce_leases set expires_at = expires_at - {hours}"
 _OLD_WORKER = "update sendonce_workers set started_at = started_at - {hours}"
