@@ -108,6 +108,14 @@ class TestLanes:
 
         assert list(lanes.all_left()) == [str(number) for number in range(5000 - REMEMBERED, 5000)]
 
+    def test_a_lane_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
+        lanes = Lanes(first=2, most=4)
+        for outcome in (Failed("503"), Refused("422")):
+            lanes.begin("a")
+            lanes.end("a", outcome, 0.01)
+
+        assert lanes.all_left() == {}
+
     def test_what_is_on_its_way_is_never_forgotten(self) -> None:
         lanes = Lanes(first=2, most=4)
         lanes.begin("busy")
@@ -296,6 +304,20 @@ class TestBreakers:
         await breakers.apply()
 
         assert written.tripped == [ROOM]
+
+    async def test_of_too_many_breakers_the_one_seen_longest_ago_is_forgotten(self) -> None:
+        written = Written()
+        breakers = self.breakers(written)
+        breakers.see([ROOM])
+        breakers.see([f"destination:test://h{number}.example/" for number in range(COUNTED - 1)])
+        breakers.see([ROOM])
+        breakers.see(["destination:test://one-more.example/"])
+        for to in (DEAD, "test://h0.example/"):
+            for _ in range(3):
+                breakers.note(a_claim(destination=to, address=to), Failed("503"), 20.0)
+        await breakers.apply()
+
+        assert written.tripped == ["destination:test://h0.example/"]
 
     async def test_what_cannot_be_written_is_written_later_together_with_what_came_since(self) -> None:
         written = Written()

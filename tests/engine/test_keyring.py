@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -294,6 +295,21 @@ async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.Mo
         await keyring.of(subscription_id)
 
     assert counting.reads == [[1], [2], [3], [1]]
+
+
+async def test_of_too_many_the_one_read_longest_ago_is_forgotten(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyring_module, "LARGEST", 3)
+    now = [0.0]
+    monkeypatch.setattr(keyring_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    counting = Counting(sqlite_store)
+    keyring = SubscriptionKeyring(counting, SEALER, seconds=10)
+
+    for now[0], subscription_id in ((0, 1), (5, 2), (11, 1), (12, 3), (12, 4), (12, 1), (12, 2)):
+        await keyring.of(subscription_id)
+
+    assert counting.reads == [[1], [2], [1], [3], [4], [2]]
 
 
 async def test_credentials_do_not_show(sqlite_store: Store) -> None:

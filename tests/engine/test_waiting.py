@@ -8,7 +8,7 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.domain.serving import Served
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
-from sendonce.engine.waiting import ROOMS_AT_ONCE, WaitingRooms
+from sendonce.engine.waiting import FORGET_SECONDS, ROOMS_AT_ONCE, WaitingRooms
 from sendonce.store.ports import RoomStore
 from sendonce.store.records import Room
 from tests.domain.values import a_claim
@@ -26,6 +26,7 @@ class Hotel:
         self.permits = 1
         self.tokens = 3
         self.returned: list[tuple[str, int, int]] = []
+        self.forgotten: list[timedelta] = []
 
     async def rooms(self, *, after: str, limit: int) -> list[Room]:
         return [room for room in self.there if room.name > after][:limit]
@@ -45,6 +46,10 @@ class Hotel:
 
     async def give_back_tokens(self, subscription_id: int, amount: int) -> None:
         self.tokens += amount
+
+    async def forget_breakers(self, age: timedelta) -> int:
+        self.forgotten.append(age)
+        return 0
 
 
 def a_room(name: str, *, waiting: int = 1000, allowance: int | None = None, due: bool = False) -> Room:
@@ -113,6 +118,14 @@ async def test_a_room_alone_gets_what_its_destination_has_left() -> None:
     for claim in claims:
         fairness.end(claim, Delivered(), 5.0)
     assert await quotas(waiting, 50) == {"destination:https://a.example/": 10}
+
+
+async def test_of_a_room_that_more_waited_in_than_was_taken_the_rest_is_taken_next() -> None:
+    waiting = await looked(Hotel(a_room("place:mailto", waiting=15)))
+    first = await waiting.allot(10)
+    await waiting.taken(first, [a_claim(destination="mailto:a@b.c", address="mailto:a@b.c")] * 10)
+
+    assert (first.quotas, await quotas(waiting, 10)) == ({"place:mailto": 10}, {"place:mailto": 5})
 
 
 async def test_behind_an_open_breaker_one_probe_goes_out_when_it_is_due() -> None:
@@ -194,3 +207,27 @@ async def test_tokens_are_given_back_when_a_breaker_lets_out_fewer() -> None:
 
     assert await quotas(waiting, 50) == {"destination:subscription:7": 1}
     assert hotel.tokens == 2
+
+
+async def test_a_room_of_a_rate_gets_what_its_subscription_has_left() -> None:
+    address = "https://a.example/hook"
+    hotel = Hotel(replace(a_room("rate:7"), address=address))
+    fairness = Fairness(100)
+    fairness.begin([a_claim(destination="subscription:7", address=address, subscription_id=7) for _ in range(9)])
+    waiting = await looked(hotel, fairness)
+
+    assert await quotas(waiting, 50) == {"rate:7": 1}
+    assert hotel.tokens == 2
+
+
+async def test_breakers_are_forgotten_now_and_then_and_not_at_every_look() -> None:
+    hotel = Hotel(a_room("place:mailto"))
+    waiting = await looked(hotel)
+    assert hotel.forgotten == [], "not at the first look"
+
+    waiting._forget_at = 0.0
+    for _ in range(3):
+        waiting._look_at = 0.0
+        await waiting.look(ALL)
+
+    assert hotel.forgotten == [timedelta(seconds=FORGET_SECONDS)]
