@@ -11,7 +11,7 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Doorbell, Store
 from tests.engine.faults import faulty
-from tests.engine.rig import Told, given_many, serving, working
+from tests.engine.rig import Told, given_many, once, serving, working
 from tests.given import given_due_delivery
 from tests.processes import until_async
 from tests.servers.postgres import Server
@@ -91,6 +91,44 @@ async def test_a_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlit
         await here.ended()
 
     assert 20 <= watched.calls.count("start") <= 30
+
+
+async def test_whoever_got_all_that_it_asked_for_asks_again_at_once(
+    sqlite: SqliteDatabase, sqlite_store: Store
+) -> None:
+    given_many(sqlite, 20)
+    pauses = Pauses()
+    rests: list[int] = []
+
+    async def send() -> Delivered:
+        rests.append(len(pauses.asked))
+        return Delivered()
+
+    async with working(sqlite_store, serving(Told(send)), concurrency=1, doorbell=pauses, until_idle=True) as here:
+        await here.ended()
+
+    assert rests == [0] * 20
+
+
+async def test_a_worker_for_once_looks_twice_after_its_last_result(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    """Where something is there that it cannot have: only the second look has looked everywhere."""
+    given_due_delivery(sqlite, to="test:a")
+    watched, store = faulty(sqlite_store)
+    gate = asyncio.Event()
+    looks: list[int] = []
+
+    async def is_empty(served: object) -> bool:
+        looks.append(1)
+        return False
+
+    channel = serving(Told(once(gate, Delivered())))
+    async with working(store, channel, doorbell=Pauses(), until_idle=True, once=True) as here:
+        here.worker._waiting.is_empty = is_empty  # type: ignore[method-assign]
+        await until_async(lambda: watched.calls.count("start") >= 5, "it found nothing while it was sending")
+        gate.set()
+        await here.ended()
+
+    assert len(looks) == 2
 
 
 async def test_an_announcement_wakes_the_worker_long_before_the_poll(postgres: PostgresDatabase) -> None:
