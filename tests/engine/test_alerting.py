@@ -15,6 +15,7 @@ from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
 from sendonce.engine.alerting import TRIES, Alarm
 from sendonce.engine.alerts import AlertSettings
+from sendonce.engine.own_faults import OwnFaults
 from sendonce.engine.sinks import Notice, Sink, sinks_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observability.facts import Alerted, AlertFailed, Fact
@@ -404,6 +405,17 @@ async def test_a_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: 
     await alarm.look()
 
     assert said(facts) == [("our_server:sms", False)]
+
+
+def test_what_could_not_be_written_down_counts_together_with_what_was_met_since() -> None:
+    faults = OwnFaults()
+    faults.note(met("our_server", "sms", 2))
+    not_written = faults.take()
+    faults.note(met("our_server", "sms", 1))
+
+    faults.put_back(not_written)
+
+    assert {name: each.times for name, each in faults.take().items()} == {"our_server:sms": 3}
 
 
 async def test_rights_that_are_missing_are_said_once(sqlite_store: Store) -> None:

@@ -158,7 +158,9 @@ def test_messages_have_counts_and_what_to_do() -> None:
     "wrong",
     [
         {"every": timedelta(milliseconds=999)},
-        {"repeat": timedelta(days=31)},
+        {"every": timedelta(hours=1, milliseconds=1)},
+        {"repeat": timedelta(milliseconds=999)},
+        {"repeat": timedelta(days=30, milliseconds=1)},
         {"dead_letters": -1},
         {"in_doubt": READING_CAP + 1},
         {"oldest_due": timedelta(seconds=-1)},
@@ -190,3 +192,18 @@ def test_what_waits_for_a_worker_that_is_being_replaced_is_not_told() -> None:
 
 def test_what_nobody_serves_is_over_when_somebody_does() -> None:
     assert judged(read(), raised("unserved")) == [Clear("unserved", "over: deliveries that no live worker serves")]
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"every": timedelta(seconds=1), "repeat": timedelta(seconds=1)},
+        {"every": timedelta(hours=1), "repeat": timedelta(days=30)},
+        {"oldest_due": timedelta(0), "oldest_open": timedelta(0), "breakers": timedelta(0)},
+        {"dead_letters": 0, "in_doubt": READING_CAP, "findings": READING_CAP},
+    ],
+)
+def test_the_least_and_the_most_of_each_setting_are_allowed(right: dict[str, Any]) -> None:
+    settings = AlertSettings(**right)
+
+    assert {name: getattr(settings, name) for name in right} == right
