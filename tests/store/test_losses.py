@@ -280,6 +280,26 @@ async def test_a_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Da
     assert (rows[asked], rows[since]) == (True, True)
 
 
+@pytest.mark.parametrize("waits", [(60 * WAIT, WAIT), (WAIT, 60 * WAIT)], ids=["first", "second"])
+async def test_a_loss_that_is_begun_anew_leaves_each_alone_for_the_longest_of_its_waits(
+    database: Database, store: Store, waits: tuple[timedelta, timedelta]
+) -> None:
+    """Who has noticed it first may have been told to wait for longer."""
+    witness = lost(await given_claim(database, store))
+    given_due_delivery(database)
+    await store.notice_loss(witness, wait=waits[0], noticed_by="host:7")
+    newer = witness._replace(at=database.now())
+    assert await store.notice_loss(newer, wait=waits[1], noticed_by="host:8") is not None
+
+    while await store.mark_loss(10):
+        continue
+
+    left, until = await store.left_alone()
+    assert left == 1
+    assert until is not None
+    assert until - database.now() > 59 * WAIT
+
+
 async def test_of_several_who_find_the_next_loss_at_once_one_has_noticed_it(database: Database, store: Store) -> None:
     """Else each of them would begin the marking anew, and tell it as its own."""
     await given_marked_loss(database, store)
@@ -593,6 +613,16 @@ async def test_what_is_given_up_after_a_loss_is_sent_again_as_always(
     row = await store.delivery(opened.delivery_id)
     assert row is not None
     assert (letter.in_doubt, opened.may_repeat, row.in_doubt, row.if_unsure) == (False, False, False, None)
+
+
+async def test_it_takes_a_decision_whichever_of_several_times_it_was_given_up_before(
+    database: Database, store: Store
+) -> None:
+    await given_doubt(database, store)
+    await given_dead_letter(database, store)
+    await given_doubt(database, store)
+
+    assert [letter.in_doubt for letter in await store.dead_letters(Filter())] == [True]
 
 
 async def test_what_was_given_up_before_a_loss_that_was_none_is_sent_again_as_always(

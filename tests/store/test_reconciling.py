@@ -107,6 +107,20 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_clai
     assert [(each.status, each.in_doubt) for each in rows if each] == [("PendingRetry", True), ("Completed", False)]
 
 
+async def test_doubt_that_comes_up_while_it_is_being_sent_puts_off_its_next_attempt_too(
+    database: Database, store: Store
+) -> None:
+    delivery_id = given_due_delivery(database)
+    lease = await given_lease(store)
+    await store.doubt(0, 10, wait=timedelta(hours=1))
+    await store.settle([result(lease, Failed("connection_refused"))])
+
+    row = await store.delivery(delivery_id)
+    assert row is not None
+    assert row.next_attempt_at is not None
+    assert row.next_attempt_at - database.now() > timedelta(minutes=55)
+
+
 async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
     given_due_delivery(database, if_unsure="hold")
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
@@ -404,6 +418,25 @@ async def test_what_a_late_answer_has_proven_does_not_wait(database: Database, s
     assert await settle_with(store, lease, Delivered("n-1")) == [Verdict.LATE]
 
     assert [claim.is_proven for claim in (await given_lease(store)).claims] == [True]
+
+
+async def test_what_a_late_answer_has_proven_is_not_left_alone_when_its_next_lease_is_lost_too(
+    database: Database, store: Store
+) -> None:
+    """Whoever comes next completes it without asking."""
+    patient = replace(POLICY, doubt_wait=timedelta(hours=1))
+    given_due_delivery(database)
+    lease = await given_lease(store, hold=timedelta(seconds=1))
+    database.advance(timedelta(seconds=2))
+    await expire(store, patient, can_look_up=True)
+    assert (await store.left_alone())[0] == 1
+    await settle_with(store, lease, Delivered("n-1"))
+    await given_lease(store, hold=timedelta(seconds=1))
+    database.advance(timedelta(seconds=2))
+    await expire(store, patient, can_look_up=True)
+
+    assert await store.left_alone() == (0, None)
+    assert [claim.is_proven for claim in (await doubtful_lease(store)).claims] == [True]
 
 
 async def test_opened_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:
