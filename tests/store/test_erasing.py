@@ -54,6 +54,19 @@ async def test_everything_to_a_destination_is_blanked_and_the_fact_stays(databas
     assert again.duplicate
 
 
+async def test_an_event_that_was_sent_more_than_once_is_one_event(database: Database, store: Store) -> None:
+    event_id = await given_sent(database, store, ADA)
+    [first] = database.rows("deliveries")
+    await store.open_generations([first["id"]], kind="replay", operator="ada", reason="again")
+    await settle_with(store, await given_lease(store), Delivered("n-2"))
+
+    found = await store.events_of(TO_ADA, 0, limit=10)
+    done = await erased(store, TO_ADA)
+
+    assert found == ([event_id], first["id"] + 1)
+    assert done.erased == Erased(events=1, payloads=1, contents=1, deliveries=2)
+
+
 async def test_others_keep_what_they_were_sent(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA, BOB, payload={"n": 1})
 

@@ -118,6 +118,19 @@ async def test_what_a_person_has_paused_is_left_out_and_a_subscription_has_its_d
     assert (await store.status()).parked == 2
 
 
+async def test_where_all_that_waits_is_paused_nothing_is_open(database: Database, store: Store) -> None:
+    subscription_id = await store.add_subscription(
+        tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
+    )
+    await store.set_subscription_state(subscription_id, "paused", operator="ada", reason="work")
+    database.publish("memo.created", {}, key="1")
+    await store.start(1, 10, MINUTE)
+    let_pass(database, HOUR)
+
+    assert (await store.status()).parked_by == (("subscription", 1),)
+    assert await store.open_channels() == ()
+
+
 async def test_a_breaker_that_lets_something_out_is_not_open(database: Database, store: Store) -> None:
     await given_parked(database, store)
 

@@ -175,6 +175,20 @@ async def test_what_is_not_being_sent_can_be_cancelled(database: Database, store
     assert await store.is_idle()
 
 
+@pytest.mark.parametrize(
+    ("state", "code"), [(DeliveryState.PENDING, "cancelled"), (DeliveryState.PENDING_RETRY, "503")]
+)
+async def test_what_went_wrong_before_it_was_cancelled_is_kept(
+    database: Database, store: Store, state: DeliveryState, code: str
+) -> None:
+    delivery_id = await given_delivery_in(database, store, state)
+
+    await store.cancel([delivery_id], operator="ada", reason="enough")
+
+    [delivery], [letter] = database.rows("deliveries"), database.rows("dead_letters")
+    assert (delivery["final_error_code"], letter["error_code"]) == (code, "cancelled")
+
+
 @pytest.mark.parametrize("state", [DeliveryState.IN_PROGRESS, DeliveryState.COMPLETED, DeliveryState.DEAD_LETTERED])
 async def test_what_is_being_sent_or_finished_is_left_as_it_is(
     database: Database, store: Store, state: DeliveryState

@@ -392,6 +392,22 @@ async def test_only_what_is_served_is_asked_about(database: Database, store: Sto
     assert ids_of(sms) == ids[:1]
 
 
+async def test_a_subscription_is_asked_about_by_who_serves_its_address(database: Database, store: Store) -> None:
+    await a_subscription(store, "sms:+491")
+    event_id = database.publish("memo.created", {}, key="1")
+    of_subscription = database.one("select id from sendonce_deliveries where event_id = ?", event_id)
+    started = await store.start(WORKER, 10, HOLD)
+    assert started.lease is not None
+    await settle_with(store, started.lease, Unknown("timeout"))
+    database.advance(POLICY.doubt_wait * 2)
+
+    mail = await store.start_doubtful(WORKER, 1, HOLD, after=0, served=MAIL)
+    sms = await store.start_doubtful(WORKER, 1, HOLD, after=0, served=Served(["sms"]))
+
+    assert mail.lease is None
+    assert ids_of(sms) == [of_subscription]
+
+
 async def test_readings_say_what_waits_for_nobody_and_since_when(database: Database, store: Store) -> None:
     given_due_delivery(database, to="sms:+491")
     given_due_deliveries(database, 2, to="fax:1")
