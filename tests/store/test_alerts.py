@@ -8,6 +8,8 @@ import pytest
 from sendonce.domain.attempts import Witness
 from sendonce.domain.outcomes import Refused, Unknown
 from sendonce.store.ports import Store
+from sendonce.store.postgres import alerting as alerting_postgres
+from sendonce.store.sqlite import alerting as alerting_sqlite
 from tests.alarms import given_finding, let_pass
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.store.databases import Database
@@ -191,3 +193,28 @@ async def test_old_findings_do_not_count(database: Database, store: Store) -> No
     let_pass(database, timedelta(minutes=61))
 
     assert (await store.readings(HOUR)).findings == 0
+
+
+@pytest.fixture
+def only_one_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for alerting in (alerting_postgres, alerting_sqlite):
+        monkeypatch.setattr(alerting, "READING_CAP", 1)
+
+
+@pytest.mark.usefixtures("only_one_is_counted")
+async def test_of_too_many_findings_the_newest_are_looked_at(database: Database, store: Store) -> None:
+    given_finding(database, "no_evidence")
+    let_pass(database, timedelta(minutes=61))
+    given_finding(database, "no_evidence")
+
+    assert (await store.readings(HOUR)).findings == 1
+
+
+@pytest.mark.usefixtures("only_one_is_counted")
+async def test_of_too_many_in_doubt_the_newest_are_looked_at(database: Database, store: Store) -> None:
+    """Those before them have ended, and are in doubt for good."""
+    ended, _ = given_due_deliveries(database, 2)
+    await settle_with(store, await given_lease(store), Unknown("timeout"))
+    await store.cancel([ended], operator="ada", reason="enough")
+
+    assert (await store.readings(HOUR)).in_doubt == 1
