@@ -418,6 +418,19 @@ def test_what_could_not_be_written_down_counts_together_with_what_was_met_since(
     assert {name: each.times for name, each in faults.take().items()} == {"our_server:sms": 3}
 
 
+def test_what_got_through_before_a_fault_was_raised_again_does_not_end_it() -> None:
+    """Another worker met it again."""
+    faults = OwnFaults()
+    faults.know({"our_server:sms": None})
+    faults.note(results_of(Delivered(), "sms:a"))
+    assert sorted(faults.over) == ["our_server:sms"]
+
+    faults.know({})
+    faults.know({"our_server:sms": None})
+
+    assert sorted(faults.over) == []
+
+
 async def test_rights_that_are_missing_are_said_once(sqlite_store: Store) -> None:
     facts: list[Fact] = []
     store: Any = Unwell(

@@ -93,6 +93,15 @@ class TestLanes:
 
         assert lanes.left("a") == 5
 
+    def test_failures_never_cost_what_a_lane_begins_with(self) -> None:
+        lanes = Lanes(first=4, most=10)
+        for _ in range(4):
+            lanes.begin("a")
+        for _ in range(3):
+            lanes.end("a", Failed("503"), 0.01)
+
+        assert (lanes.in_flight("a"), lanes.left("a")) == (1, 3)
+
     def test_what_is_on_its_way_is_taken_off(self) -> None:
         lanes = Lanes(first=2, most=4)
         for _ in range(3):
