@@ -82,6 +82,20 @@ async def test_what_may_have_arrived_is_skipped_and_counted(database: Database, 
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 3
 
 
+@pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
+async def test_what_a_person_has_cancelled_is_meant_only_when_it_is_asked_for(
+    database: Database, store: Store, kind: str
+) -> None:
+    await given_letters(database, store, 2)
+    await store.cancel([given_due_delivery(database)], operator="ada", reason="wrong")
+
+    done = await finish(store, await begun(store, kind))
+    asked_for = await finish(store, await begun(store, kind, Selection(reason=ReasonClass.CANCELLED)))
+
+    assert (done.affected, done.skipped) == (2, 0)
+    assert (asked_for.affected, asked_for.skipped) == (1, 0)
+
+
 async def test_a_filter_takes_what_matches_all_of_it(database: Database, store: Store) -> None:
     for arguments in (
         {"type": "order.created"},

@@ -6,11 +6,22 @@ import pytest
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.limits import Limits
-from sendonce.domain.outcomes import Unknown
+from sendonce.domain.outcomes import Delivered, Unknown
 from sendonce.domain.serving import Served, open_name
 from sendonce.store.ports import Store
 from sendonce.store.records import ALIVE, LATELY
-from tests.given import HOLD, POLICY, WORKER, given_due_deliveries, given_due_delivery, given_event, later, settle_with
+from tests.given import (
+    HOLD,
+    POLICY,
+    WORKER,
+    expire,
+    given_due_deliveries,
+    given_due_delivery,
+    given_event,
+    given_lease,
+    later,
+    settle_with,
+)
 from tests.store.databases import Database, SqliteDatabase
 from tests.store.test_rooms import a_subscription, ids_of, rooms
 
@@ -390,6 +401,21 @@ async def test_only_what_is_served_is_asked_about(database: Database, store: Sto
 
     assert mail.lease is None
     assert ids_of(sms) == ids[:1]
+
+
+async def test_what_is_proven_is_taken_by_a_worker_that_asks_whatever_it_serves(
+    database: Database, store: Store
+) -> None:
+    """Nobody is asked about it, and nothing is sent."""
+    delivery_id = given_due_delivery(database, to="sms:+491")
+    lease = await given_lease(store, hold=S)
+    database.advance(2 * S)
+    await expire(store)
+    await settle_with(store, lease, Delivered("n-1"))
+
+    asked = await store.start_doubtful(WORKER, 1, HOLD, after=0, served=MAIL)
+
+    assert ids_of(asked) == [delivery_id]
 
 
 async def test_a_subscription_is_asked_about_by_who_serves_its_address(database: Database, store: Store) -> None:
