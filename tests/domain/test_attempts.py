@@ -61,6 +61,16 @@ def test_an_answered_look_up_clears_doubt_before_the_decision(cleared: bool, in_
     assert result.decision.delay == next_delay(DEFAULT_POLICY, 3, spread_of(7, 1))
 
 
+@pytest.mark.parametrize("cleared", [False, True])
+def test_what_was_claimed_without_doubt_is_decided_without_doubt(cleared: bool) -> None:
+    report = Report(a_claim(in_doubt=False, attempt_count=2), 5, Failed("503"), cleared)
+
+    result = resolve(report, DEFAULT_POLICY, can_look_up=False)
+
+    assert result.decision.in_doubt is False
+    assert result.doubt is None
+
+
 def test_a_claim_without_deadline_and_without_wish_says_so() -> None:
     delivery = a_claim().delivery(in_doubt=True, can_look_up=None)
 

@@ -172,6 +172,15 @@ def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_
     assert decision == wait(delay, in_doubt=True, left_alone=delay)
 
 
+@pytest.mark.parametrize("attempts_before", [0, 2, 9])
+def test_who_lost_a_lease_may_still_be_sending_also_when_that_was_the_last_attempt(attempts_before: int) -> None:
+    policy = replace(POLICY, timeout=200 * S, doubt_wait=15 * S)
+
+    decision = decided(a_delivery(attempt_count=attempts_before, can_look_up=True), LEASE_EXPIRED, policy)
+
+    assert decision == wait(200 * S, in_doubt=True, left_alone=200 * S)
+
+
 @pytest.mark.parametrize(("in_doubt", "delay"), [(False, 40 * S), (True, 80 * S)])
 def test_who_lost_a_lease_may_still_be_sending_also_where_nobody_can_be_asked(in_doubt: bool, delay: timedelta) -> None:
     policy = replace(POLICY, timeout=40 * S, doubt_wait=15 * S)

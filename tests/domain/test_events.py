@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, cast
 
@@ -7,8 +8,10 @@ from hypothesis import strategies as st
 
 from sendonce.domain.emails import Email
 from sendonce.domain.events import (
+    LARGEST_HEADERS,
     LONGEST_TENANT,
     LONGEST_TYPE,
+    MOST_HEADERS,
     NewEvent,
     check_pattern,
     check_type,
@@ -94,6 +97,25 @@ def test_what_is_left_out_is_none() -> None:
 def test_what_cannot_be_recorded_is_refused_with_the_reason(changes: dict[str, object], words: str) -> None:
     with pytest.raises(BadEvent, match=words):
         an_event(**changes)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_recorded"),
+    [
+        ({f"x-{number}": "" for number in range(MOST_HEADERS)}, True),
+        ({f"x-{number}": "" for number in range(MOST_HEADERS + 1)}, False),
+        ({"a": "x" * (LARGEST_HEADERS - 1)}, True),
+        ({"a": "x" * LARGEST_HEADERS}, False),
+        ({"a": "ü" * (LARGEST_HEADERS // 2)}, False),
+    ],
+    ids=["as many as may be", "one more", "as long as may be", "one byte more", "more bytes than characters"],
+)
+def test_so_many_headers_and_so_long_ones_are_recorded_and_no_more(headers: dict[str, str], is_recorded: bool) -> None:
+    if is_recorded:
+        assert json.loads(an_event(headers=headers).headers or "") == headers
+    else:
+        with pytest.raises(BadEvent, match="headers may be 64"):
+            an_event(headers=headers)
 
 
 def test_a_bad_destination_is_refused_too() -> None:
