@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard
-from sendonce.channels.mail_api import MailApi
+from sendonce.channels.mail_api import MailApi, Said
 from sendonce.channels.postmark import Postmark, PostmarkSettings
 from sendonce.channels.protocol import Asking, Message, memory_of
 from sendonce.channels.resend import Resend, ResendSettings
@@ -28,7 +28,8 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from tests.channels.providers import SECRET, FakePostmark, FakeProvider, FakeResend, Trouble
-from tests.channels.troubles import running_out
+from tests.channels.sending import Seen
+from tests.channels.troubles import raw_server, running_out
 from tests.domain.values import a_claim
 
 SENDER = "Shop <shop@example.com>"
@@ -190,6 +191,15 @@ async def test_R11_what_may_have_been_taken_is_never_called_failed(
     assert len(fake.mails) == taken
 
 
+async def test_a_provider_that_is_out_of_service_is_our_server(fake: FakeProvider, channel: MailApi) -> None:
+    fake.troubles = [Trouble.MAINTENANCE]
+
+    outcome = await channel.send(a_message(), timeout=30)
+
+    assert isinstance(outcome, Deferred)
+    assert (outcome.code, outcome.message) == ("our_server", "the mail provider is out of service")
+
+
 async def test_a_rate_limit_says_when_to_come_back(fake: FakeProvider, channel: MailApi) -> None:
     fake.troubles = [Trouble.RATE_LIMIT]
 
@@ -269,6 +279,7 @@ async def test_what_postmarks_errors_mean(
         (422, "missing_required_field", (Refused, "missing_required_field")),
         (422, "invalid_from_address", (Deferred, "our_account")),
         (401, "missing_api_key", (Deferred, "our_credentials")),
+        (401, "a_name_of_next_year", (Deferred, "our_credentials")),
         (403, "invalid_api_key", (Deferred, "our_credentials")),
         (403, "validation_error", (Deferred, "our_account")),
         (404, "not_found", (Deferred, "our_account")),
@@ -316,13 +327,47 @@ async def test_a_search_that_did_not_filter_is_no_answer(
     assert isinstance(answer, NoAnswer)
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"TotalCount": 0, "Messages": [{"MessageID": "m-1", "Metadata": {}}]},
+        {"TotalCount": 1, "Messages": []},
+        {"TotalCount": 0, "Messages": None},
+        {"TotalCount": 0},
+    ],
+)
+async def test_postmark_does_not_have_a_mail_only_where_the_whole_answer_says_so(parts: dict[str, object]) -> None:
+    postmark = Postmark(PostmarkSettings(token=SECRET, sender=SENDER))
+
+    nothing = postmark.finding(Said(200, {"TotalCount": 0, "Messages": []}, ""), a_message())
+    answer = postmark.finding(Said(200, parts, ""), a_message())
+
+    assert isinstance(nothing, NotFound)
+    assert isinstance(answer, NoAnswer)
+
+
+async def test_an_answer_of_many_levels_is_no_answer_and_no_accident() -> None:
+    deep = Seen(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60_000)
+    async with raw_server(deep.connected) as port:
+        provider = Postmark(PostmarkSettings(token=SECRET, sender=SENDER, url=f"http://127.0.0.1:{port}"))
+        channel = MailApi(provider, HttpClient(OPEN), sender=SENDER, now=lambda: NOW)
+        sent = await channel.send(a_message(), timeout=30)
+        asked = await channel.look_up(a_message(), timeout=30)
+        await channel.close()
+
+    assert isinstance(sent, Unknown)
+    assert isinstance(asked, NoAnswer)
+
+
 async def test_postmark_is_believed_only_for_as_long_as_it_remembers(postmark: tuple[FakePostmark, MailApi]) -> None:
     _, channel = postmark
     old = a_message(recorded_at=NOW - timedelta(days=45))
     young = a_message(recorded_at=NOW - timedelta(days=44))
+    almost = a_message(recorded_at=NOW - timedelta(days=45) + timedelta(minutes=59))
 
     assert memory_of(channel) == timedelta(days=45)
     assert isinstance(await channel.look_up(young, timeout=30), NotFound)
+    assert isinstance(await channel.look_up(almost, timeout=30), CannotTell), "it forgets in batches, by its own clock"
     forgotten = await channel.look_up(old, timeout=30)
     assert isinstance(forgotten, CannotTell)
     assert not forgotten.is_safe_to_repeat
@@ -365,12 +410,24 @@ async def test_resend_without_an_id_recognises_the_token_for_a_day(
     fake, channel = resend
 
     young = await channel.look_up(a_message(notification_id=id, recorded_at=NOW - timedelta(hours=22)), timeout=30)
-    old = await channel.look_up(a_message(notification_id=id, recorded_at=NOW - timedelta(hours=24)), timeout=30)
+    old = await channel.look_up(
+        a_message(notification_id=id, recorded_at=NOW - timedelta(hours=23, minutes=1)), timeout=30
+    )
 
     assert isinstance(young, CannotTell)
     assert isinstance(old, CannotTell)
     assert (young.is_safe_to_repeat, old.is_safe_to_repeat) == (True, False)
     assert fake.asked == 0
+
+
+@pytest.mark.parametrize("status", [200, 301, 400, 403, 422])
+async def test_resend_does_not_have_a_mail_only_where_the_status_says_so_too(status: int) -> None:
+    resend = Resend(ResendSettings(key=SECRET, sender=SENDER))
+    said = Said(status, {"name": "not_found"}, '{"name":"not_found"}')
+
+    answer = resend.finding(said, a_message(notification_id="4ef9a417-02e9-4d39-ad75-9611e0fcc33c"))
+
+    assert isinstance(answer, NoAnswer)
 
 
 async def test_a_key_of_resend_that_may_only_send_cannot_ask(resend: tuple[FakeResend, MailApi]) -> None:
