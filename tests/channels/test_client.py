@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -296,3 +297,26 @@ async def test_whatever_our_machine_has_too_little_of_is_ours(
 
     assert isinstance(answered, Ours)
     assert os.strerror(number) in answered.message
+
+
+async def test_what_may_have_gone_out_is_lost_whatever_our_machine_has_too_little_of(
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived = asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        arrived.set()
+        await reader.read()
+        writer.close()
+
+    async def lacking(*args: object) -> None:
+        await arrived.wait()
+        raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+
+    monkeypatch.setattr(aiohttp.ClientResponse, "start", lacking)
+    async with raw_server(connected) as port:
+        answered = await post(client, port)
+
+    assert isinstance(answered, Lost)
+    assert answered.code == "connection_lost"

@@ -13,12 +13,13 @@ from sendonce.channels import names as module
 from sendonce.channels.answers import outcome_of
 from sendonce.channels.client import HttpClient, Ours
 from sendonce.channels.guard import Guard
-from sendonce.channels.names import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp
+from sendonce.channels.names import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp, checked_server
 from sendonce.channels.webhook import Webhook
 from sendonce.domain.answers import NAMES_BUSY
 from sendonce.domain.decide import decide
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
+from sendonce.errors import ConfigError
 from tests.attack.dns import NameServer, name_server
 from tests.channels.sending import Seen, message_to
 from tests.channels.troubles import raw_server
@@ -315,3 +316,18 @@ async def test_what_is_kept_has_an_end(names: Names, server: NameServer, monkeyp
 )  # fmt: skip
 def test_what_somebody_registers(host: str, domain: str) -> None:
     assert module._domain_of(host) == domain
+
+
+@pytest.mark.parametrize("text", ["10.0.0.53", "10.0.0.53:5353", "10.0.0.53:65535", "::1", "[::1]", "[::1]:53"])
+def test_a_name_server_is_an_address_with_a_port_or_without(text: str) -> None:
+    assert checked_server(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ns.example", "10.0.0", "10.0.0.53:0", "10.0.0.53:65536", "10.0.0.53:99999", "10.0.0.53:-1", "10.0.0.53:x",
+     "10.0.0.53:\u0661", "[::1]:65536", "[::1]:x", "[10.0.0.53"],
+)  # fmt: skip
+def test_what_can_be_no_name_server_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not the address of a name server"):
+        checked_server(text)

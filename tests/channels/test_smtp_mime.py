@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta, timezone
 from email.header import decode_header, make_header
 from email.message import EmailMessage
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -151,6 +152,18 @@ def test_every_subject_arrives_as_it_was_written(subject: str) -> None:
     assert message[LONG_NAME] == subject.strip()
     head = letter.data.partition(b"\r\n\r\n")[0].split(b"\r\n")
     assert all(len(line) <= 76 for line in head if b"=?utf-8?b?" in line)
+
+
+def test_a_long_subject_takes_no_more_lines_than_it_needs() -> None:
+    letter = a_letter(Email("a@b.c", subject="A word of the subject " * 12, text="x"))
+
+    head = letter.data.partition(b"\r\n\r\n")[0]
+    [subject] = [each for each in re.split(rb"\r\n(?! )", head) if each.startswith(b"Subject: ")]
+    lines = subject.split(b"\r\n")
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 76
+    for line, after in pairwise(lines):  # the next word would have made it too long
+        assert len(line) + len(after.split()[0]) + 1 > 76
 
 
 @pytest.mark.parametrize(
