@@ -40,6 +40,20 @@ def test_retry_after_as_a_date_counts_from_now() -> None:
     assert timedelta(seconds=100) < wait <= timedelta(seconds=120)
 
 
+@pytest.mark.parametrize("zone", ["AAA0", "AAA12", "AAA-14"])
+def test_retry_after_as_a_date_without_a_zone_is_in_utc_wherever_we_are(
+    monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    with monkeypatch.context() as here:
+        here.setenv("TZ", zone)
+        time.tzset()
+        wait = retry_after_of(formatdate(time.time() + 600))
+    time.tzset()
+
+    assert wait is not None
+    assert timedelta(seconds=100) < wait <= timedelta(seconds=600)
+
+
 @pytest.mark.parametrize("retry_after", [None, timedelta(0), timedelta(seconds=7)])
 def test_every_status_means_what_the_table_says(retry_after: timedelta | None) -> None:
     for status in range(100, 1000):

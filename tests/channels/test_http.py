@@ -107,6 +107,18 @@ class TestSending:
         assert seen.headers()["authorization"] == "Bearer own-bearer"
         assert seen.headers()["webhook-signature"].startswith("v1,")
 
+    async def test_a_header_is_the_subscriptions_else_the_profiles_else_the_events(self, client: HttpClient) -> None:
+        seen, _ = await self.sent(
+            client,
+            headers={"X-A": "profile", "X-B": "profile"},
+            credentials=Credentials(headers={"X_A": "subscription"}),
+            event_headers='{"x-a": "event", "X-B": "event", "X-C": "event"}',
+        )
+
+        assert seen.headers()["x_a"] == "subscription"
+        assert (seen.headers().get("x-a"), seen.headers()["x-b"]) == (None, "profile")
+        assert seen.headers()["x-c"] == "event"
+
     @pytest.mark.parametrize(
         ("said", "profile", "id"),
         [

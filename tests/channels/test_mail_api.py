@@ -394,6 +394,26 @@ async def test_a_look_up_that_fails_is_no_answer(fake: FakeProvider, channel: Ma
     assert fake.asked > 0
 
 
+@pytest.mark.parametrize(
+    ("trouble", "code", "again_in"),
+    [
+        (Trouble.DROP, "our_server", None),
+        (Trouble.TAKE_AND_FAIL, "http_500", None),
+        (Trouble.MAINTENANCE, "http_503", None),
+        (Trouble.RATE_LIMIT, "http_429", timedelta(seconds=1)),
+    ],
+)
+async def test_a_provider_that_cannot_be_asked_is_no_fault_of_the_recipient(
+    fake: FakeProvider, channel: MailApi, trouble: Trouble, code: str, again_in: timedelta | None
+) -> None:
+    fake.asking_troubles = [trouble] * 4
+
+    answer = await channel.look_up(a_message(notification_id="4ef9a417-02e9-4d39-ad75-9611e0fcc33c"), timeout=30)
+
+    assert isinstance(answer, NoAnswer)
+    assert (answer.code, answer.again_in, answer.fault) == (code, again_in, Fault.CHANNEL)
+
+
 async def test_resend_is_asked_by_its_id(resend: tuple[FakeResend, MailApi]) -> None:
     fake, channel = resend
     await channel.send(a_message(Email("ada@example.com", html="x" * 100_000)), timeout=30)

@@ -223,6 +223,32 @@ async def test_all_who_send_to_one_name_wait_for_one_look_up(names: Names, serve
     assert {tuple(hosts(await each)) for each in waiting} == {("1.2.3.4",)}
 
 
+async def test_who_wants_a_name_that_is_asked_for_already_is_not_one_more(names: Names, server: NameServer) -> None:
+    silent = [asyncio.create_task(got(names.of(host, EVIL))) for host in everywhere(AT_ONCE)]
+    await asyncio.wait_for(server.until(lambda asked: len(set(asked)) == AT_ONCE), WITHIN)
+
+    same = asyncio.create_task(got(names.of(everywhere(1)[0], EVIL)))
+    another = await got(asyncio.create_task(names.of("good.example", EVIL)))
+    server.says(everywhere(1)[0], ["1.2.3.4"])
+    server.speak()
+
+    assert isinstance(another, NotLookedUp)
+    assert hosts(await same) == ["1.2.3.4"]
+    for each in silent:
+        each.cancel()
+
+
+async def test_whoever_waits_when_it_is_closed_is_told_that_we_stopped(names: Names, server: NameServer) -> None:
+    waiting = asyncio.create_task(got(names.of("hook.one.silent", GOOD)))
+    await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
+    await names.close()
+
+    told = await waiting
+
+    assert isinstance(told, NotLookedUp)
+    assert (told.code, told.message) == ("our_server", "the worker stopped looking")
+
+
 async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_is_remembered(
     names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

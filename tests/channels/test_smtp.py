@@ -111,7 +111,8 @@ async def test_a_server_that_wants_a_log_in_that_we_do_not_have_is_our_fault() -
     assert outcome.code == "our_credentials"
 
 
-async def test_after_a_wrong_password_nobody_tries_again_for_a_while() -> None:
+async def test_after_a_wrong_password_nobody_tries_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "REST_SECONDS", 0.0)  # which is for other troubles
     async with (
         mail_server(password="right") as server,
         channel_to(server.port, user="shop", password="wrong") as channel,
