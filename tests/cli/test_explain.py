@@ -197,6 +197,7 @@ def test_a_dead_letter_and_its_generations(cli: Cli) -> None:
     assert "delivery 2 to null:a, generation 1: Pending" in new
     assert "generation 0 before it is delivery 1, DeadLettered" in new
     assert "delivery 1 to" not in explained(cli, "k")
+    assert "more: sendonce events show" not in explained(cli, "k"), "an older generation is not one that is left out"
 
 
 def test_a_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:

@@ -155,6 +155,16 @@ class TestRamping:
 
         assert after == replace(opened(now, PAUSES.first, code="timeout"), turn=breaker.turn + 1)
 
+    def test_it_keeps_the_last_error_that_it_was_told(self) -> None:
+        refused = Answers(failed=1, code="connection_refused")
+        failing = a_ramping_one(allowance=8, failed=7)
+
+        assert (FAILED + refused).code == (FAILED + refused + THROUGH).code == "connection_refused"
+        for last, code in ((THROUGH, "http_503"), (refused, "connection_refused")):
+            again = learn(failing, failing.turn, last, NOW, PAUSES)
+            assert again is not None
+            assert (again.allowance, again.error_code) == (0, code)
+
     def test_it_is_closed_when_enough_were_let_out_at_once(self) -> None:
         breaker: Breaker | None = a_ramping_one()
         rounds = []
