@@ -9,6 +9,9 @@ import pytest
 import sendonce
 from sendonce import ConfigError, Delivered, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
+from sendonce.engine.daemon import Parts
+from sendonce.errors import StoreBusy
+from sendonce.observability.facts import Fact, WorkerFailed
 from sendonce.config.load import load
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
@@ -179,3 +182,24 @@ async def test_a_worker_that_fails_is_told_and_another_one_begins(
         await until_async(lambda: statuses(database) == {"Completed"}, "another worker to send it")
 
     assert {record.levelname for record in caplog.records if "has failed" in record.message} == {"ERROR"}
+
+
+async def test_the_pauses_between_workers_that_fail_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, begun = asyncio.Event(), asyncio.Event()
+    begun.set()
+    waited: list[float] = []
+    told: list[Fact] = []
+
+    async def wait(stop: asyncio.Event, seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 7:
+            stop.set()
+
+    def build() -> Parts:
+        raise StoreBusy("it is away")
+
+    monkeypatch.setattr(embedded, "_wait", wait)
+    await embedded._work(build, told.append, stop, begun)
+
+    assert waited == [1, 2, 4, 8, 16, 30, 30]
+    assert told == [WorkerFailed(reason="it is away", again_in=seconds) for seconds in waited]

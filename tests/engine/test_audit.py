@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,6 +140,22 @@ def grow_old(database: Database, by: timedelta) -> None:
         connection.execute(guards)
         value = int(then.timestamp() * 1_000_000) if is_sqlite else then
         connection.execute(database.spell("update sendonce_deliveries set notified_at = ?"), (value,))
+
+
+async def test_R17_what_the_provider_forgets_while_an_audit_goes_on_is_not_asked_about(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await given_completed(database, store, "n-1")
+    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel.remembers = timedelta(hours=1)  # type: ignore[attr-defined]
+    grow_old(database, timedelta(minutes=10))
+    begun = iter([0.0])  # and from then on it is three quarters of an hour later
+    monkeypatch.setattr(operations_audit, "time", SimpleNamespace(monotonic=lambda: next(begun, 45 * 60.0)))
+
+    report = await audited(database, store, serving(channel))
+
+    assert report.counts == {Check.TOO_OLD: 1}
+    assert channel.asked == []
 
 
 async def test_R17_what_was_sent_a_moment_ago_is_not_missing_yet(database: Database, store: Store) -> None:
