@@ -151,6 +151,19 @@ async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> N
         await until_async(lambda: connection.transport is None, "the server sees the connection end")
 
 
+async def test_a_connection_that_was_used_again_meanwhile_is_closed_when_it_is_idle_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.5)
+    async with mail_server() as server, channel_to(server.port) as channel:
+        for _ in range(3):
+            await channel.send(mail_message(), timeout=30)
+
+        await until_async(
+            lambda: all(each.transport is None for each in server.connections), "the server sees them all end"
+        )
+
+
 async def test_closing_the_channel_closes_its_connections_and_it_can_be_used_again() -> None:
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)

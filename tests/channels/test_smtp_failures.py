@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiosmtplib
 import pytest
 
 from sendonce.channels.protocol import Channel, Message
+from sendonce.channels.smtp.session import why_not_open
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown, fault_of
 from tests.channels.contract import ChannelContract
@@ -25,6 +27,7 @@ from tests.channels.mail_servers import (
 )
 from tests.channels.troubles import NO_SUCH_HOST, free_port, never_accepting, running_out, server_context
 
+FINAL_DOT = b".\r\n"
 ANSWERS: list[tuple[str, str, type[Outcome], str, Fault]] = [
     # greylisting and the other temporary answers: again later
     ("RCPT", "450 4.2.0 greylisted", Failed, "smtp_450", Fault.RECIPIENT),
@@ -142,6 +145,32 @@ async def test_a_host_that_can_be_no_name_is_our_fault() -> None:
 
     assert isinstance(outcome, Deferred)
     assert outcome.code == "our_server"
+
+
+@pytest.mark.parametrize(("code", "trouble"), [(535, "our_credentials"), (454, "our_server"), (421, "our_server")])
+def test_a_log_in_that_does_not_work_for_now_is_no_wrong_password(code: int, trouble: str) -> None:
+    outcome = why_not_open(aiosmtplib.SMTPAuthenticationError(code, "said with the password in it"))
+
+    assert (outcome.code, outcome.message) == (trouble, f"the mail server does not let us log in: {code}")
+
+
+@pytest.mark.parametrize(("greeting", "is_told"), [("250-mail.example\r\n250 SIZE 100000", True), ("250 ok", False)])
+async def test_R15_a_server_that_has_a_limit_is_told_the_size_beforehand(greeting: str, is_told: bool) -> None:
+    async with scripted({"EHLO": greeting}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=30)
+
+    assert isinstance(outcome, Delivered)
+    [mail] = server.mails
+    [command] = [each for each in server.commands if each.startswith("MAIL")]
+    assert command.endswith(f" SIZE={len(mail.removesuffix(FINAL_DOT))}") is is_told
+    assert ("SIZE=" in command) is is_told
+
+
+async def test_a_mail_that_the_server_forwards_has_arrived() -> None:
+    async with scripted({"RCPT": ["251 2.1.5 not local, will forward"]}) as server, channel_to(server.port) as channel:
+        outcome = await channel.send(mail_message(), timeout=30)
+
+    assert isinstance(outcome, Delivered)
 
 
 async def test_after_a_no_the_same_connection_takes_the_next_mail() -> None:
