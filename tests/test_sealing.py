@@ -94,8 +94,9 @@ def test_what_looks_like_the_mark_of_a_use_is_part_of_the_secret() -> None:
     assert Sealer([OLD]).open(stored, USE) == USE.mark + SECRET
 
 
-def test_what_was_sealed_before_uses_were_written_down_still_opens() -> None:
+@pytest.mark.parametrize("secret", [SECRET, USE.mark + SECRET])
+def test_what_was_sealed_before_uses_were_written_down_still_opens(secret: bytes) -> None:
     """As the version before stored it: `sealed:` and the token of the secret alone."""
-    stored = b"sealed:" + Fernet(OLD).encrypt(SECRET)
+    stored = b"sealed:" + Fernet(OLD).encrypt(secret)
 
-    assert Sealer([OLD]).open(stored, USE) == Sealer([OLD]).open(stored, Use(1, "bearer")) == SECRET
+    assert Sealer([OLD]).open(stored, USE) == Sealer([OLD]).open(stored, Use(1, "bearer")) == secret

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sendonce.errors import SendonceError
+from sendonce.admin.verify import SHORTEST_PAUSE, STEP, Plan, _pause
 from sendonce.store.ports import Store
 from sendonce.store.postgres.store import PostgresStore
 from sendonce.store.sqlite.store import SqliteStore
@@ -60,3 +61,19 @@ async def test_M10_the_reader_may_verify(roles: Roles) -> None:
         await reader.close()
     assert report.findings == {}
     assert report.looked[Walk.DELIVERIES] > 10
+
+
+@pytest.mark.parametrize(("rate", "rows"), [(None, STEP), (1e9, STEP), (STEP - 0.5, STEP - 1), (7.9, 7), (0.01, 1)])
+def test_a_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float | None, rows: int) -> None:
+    assert Plan(rate=rate).rows == rows
+
+
+@pytest.mark.parametrize(
+    ("rate", "looked", "seconds", "pause"),
+    [(None, STEP, 0.25, 0.25), (None, 1, 0.0, SHORTEST_PAUSE), (10.0, 10, 0.25, 0.75), (0.5, 1, 0.25, 1.75),
+     (1000.0, 10, 0.25, 0.25)],
+)  # fmt: skip
+def test_it_rests_as_long_as_it_was_at_work_and_for_longer_where_the_rate_says_so(
+    rate: float | None, looked: int, seconds: float, pause: float
+) -> None:
+    assert _pause(Plan(rate=rate), looked, seconds) == pytest.approx(pause)
