@@ -72,6 +72,21 @@ class TestOpening:
         assert [guard.allows(host) for host in ("10.1.2.4", "::2", "192.168.0.1", "169.254.169.254")] == [False] * 4
         assert guard.allows("1.1.1.1")
 
+    @pytest.mark.parametrize(
+        ("network", "host", "other"),
+        [
+            ("64:ff9b::/96", "64:ff9b::10.1.2.3", "10.1.2.3"),
+            ("::ffff:10.1.0.0/112", "::ffff:10.1.2.3", "::ffff:10.2.2.3"),
+            ("10.1.0.0/16", "64:ff9b::10.1.2.3", "64:ff9b::10.2.2.3"),
+            ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.2.3"),
+        ],
+    )
+    def test_an_ipv4_address_in_an_ipv6_one_is_opened_as_either(self, network: str, host: str, other: str) -> None:
+        guard = Guard.parse(network)
+
+        assert guard.allows(host)
+        assert not guard.allows(other)
+
     def test_it_is_read_from_the_environment(self) -> None:
         assert Guard.from_environment({"SENDONCE_ALLOW_NETWORKS": "192.168.0.0/16"}).allows("192.168.3.4")
         assert not Guard.from_environment({}).allows("192.168.3.4")

@@ -1,6 +1,9 @@
 """HTTP endpoints with a profile: the secret they get, the id they give, and what they answer when they are asked."""
 
+import errno
 import json
+import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,6 +23,7 @@ from sendonce.channels import (
     NotFound,
     Refused,
     Unknown,
+    posting,
 )
 from sendonce.channels.client import HttpClient
 from sendonce.channels.credentials import Credentials
@@ -106,6 +110,24 @@ class TestSending:
 
         assert seen.headers()["authorization"] == "Bearer own-bearer"
         assert seen.headers()["webhook-signature"].startswith("v1,")
+
+    @pytest.mark.parametrize(
+        ("number", "says"),
+        [(errno.EMFILE, "at a limit of its own"), (errno.EROFS, "no file can be written for OpenSSL")],
+    )
+    async def test_a_certificate_that_cannot_be_used_says_what_our_machine_lacks(
+        self, client: HttpClient, monkeypatch: pytest.MonkeyPatch, number: int, says: str
+    ) -> None:
+        def lacking(*_: object) -> ssl.SSLContext:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(posting, "context_of", lacking)
+        seen, outcome = await self.sent(client, credentials=Credentials(certificate="of a subscription"))
+
+        assert isinstance(outcome, Deferred)
+        assert outcome.code == "our_server"
+        assert says in outcome.message
+        assert seen.requests == []
 
     async def test_a_header_is_the_subscriptions_else_the_profiles_else_the_events(self, client: HttpClient) -> None:
         seen, _ = await self.sent(
