@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from sendonce import Delivered, Email, Failed, Outbox, Refused, SchemaMismatch, StoreError, testing
 from sendonce.channels import Channels, Deferred, Message, Outcome
+from sendonce.testing import box as box_module
 from tests.outbox.callers import SQLITE
 from tests.outbox.databases import Address, sqlite_connection
 from tests.testing.conftest import OPENERS, without_tables_in
@@ -359,3 +360,24 @@ def test_a_database_that_others_write_to_is_an_error_and_not_waited_for(tmp_path
         with pytest.raises(StoreError, match="another process is writing") as raised:
             testing.outbox(mine)
         assert raised.type is StoreError
+
+
+def test_only_the_tries_of_one_drain_are_counted_against_a_loop(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_module, "MOST_TRIES", 3)
+    channels = Channels()
+
+    @channels.channel("sulking")
+    async def send(message: Message, *, timeout: float) -> Outcome:
+        return Failed("busy")
+
+    box = testing.outbox(connection, channels=channels)
+    publish(connection, to="sulking:a")
+
+    attempts = []
+    for _ in range(5):
+        attempts += [each.attempt for each in box.drain()]
+        box.clock.advance(days=1)
+
+    assert attempts == [1, 2, 3, 4, 5]
