@@ -9,10 +9,10 @@ import pytest
 import sendonce
 from sendonce import ConfigError, Delivered, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
+from sendonce.config.load import load
 from sendonce.engine.daemon import Parts
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Fact, WorkerFailed
-from sendonce.config.load import load
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
 from tests.processes import until_async

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from sendonce.channels.signing import new_secret
+from sendonce.config.files import lines_of
 from sendonce.config.load import find, load, load_sealer
 from sendonce.config.model import Settings
+from sendonce.domain.durations import parse_duration
 from sendonce.errors import ConfigError
 from sendonce.sealing import new_key
 
@@ -43,6 +45,20 @@ def test_without_a_file_everything_has_its_default() -> None:
     assert not settings.guard.allows("127.0.0.1")
     assert settings.alerts.log
     assert settings.alerts.repeat == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("pause", "longest"), [("20s", 5), ("5m", 5), ("10m", 10)])
+def test_a_breakers_first_pause_makes_the_longest_one_no_shorter(tmp_path: Path, pause: str, longest: int) -> None:
+    worker = loaded(tmp_path, f'[worker]\nbreaker_pause = "{pause}"\n').worker
+
+    assert worker.breaker_pause == parse_duration(pause)
+    assert worker.breaker_longest == timedelta(minutes=longest)
+
+
+def test_a_key_that_seems_to_stand_twice_has_no_line_rather_than_a_wrong_one() -> None:
+    text = '[mail]\nsender = """\nkey = 1\n"""\nkey = 2\n[log]\nkey = 3\n'
+
+    assert lines_of(text) == {("mail", "sender"): 2, ("log", "key"): 7}
 
 
 def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:

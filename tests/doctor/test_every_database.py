@@ -19,14 +19,17 @@ def hours(database: Database) -> str:
 
 
 async def sent(database: Database, *, seconds: int) -> None:
-    """One delivery, whose attempt took so long."""
+    """One more delivery, whose attempt took so long."""
     store = await database.open()
     given_due_delivery(database)
     await settle_with(store, await given_lease(store), Delivered())
     await database.close()
     span = f"interval '{seconds} s'" if isinstance(database, PostgresDatabase) else str(seconds * 1_000_000)
     with without_rules(database) as connection:
-        connection.execute(f"update sendonce_attempts set created_at = finished_at - {span}")
+        connection.execute(
+            f"update sendonce_attempts set created_at = finished_at - {span}"
+            " where delivery_id = (select max(id) from sendonce_deliveries)"
+        )
 
 
 def test_of_a_database_that_is_well_nothing_else_is_said(database: Database) -> None:
@@ -138,6 +141,20 @@ async def test_a_lease_that_is_short_for_what_sends_take_is_said(
 ) -> None:
     await sent(database, seconds=10)
     limits = Limits(lease=timedelta(seconds=lease), timeout=timedelta(seconds=1))
+
+    found = await asyncio.to_thread(examined, database, limits)
+
+    assert (found["lease"].level if found else None) == level
+
+
+@pytest.mark.parametrize(("seconds", "level"), [((10, 1), None), ((1, 10), Level.WARNING)])
+async def test_the_newest_sends_say_what_sends_take(
+    database: Database, monkeypatch: pytest.MonkeyPatch, seconds: tuple[int, ...], level: Level | None
+) -> None:
+    monkeypatch.setattr(examining, "SAMPLE", 1)
+    for each in seconds:
+        await sent(database, seconds=each)
+    limits = Limits(lease=timedelta(seconds=15), timeout=timedelta(seconds=1))
 
     found = await asyncio.to_thread(examined, database, limits)
 

@@ -8,12 +8,14 @@ import pytest
 
 from sendonce.admin import audit as operations_audit
 from sendonce.admin.audit import Check, Means, Repair, Report, audit
+from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import (
     CannotTell,
     Delivered,
     Found,
+    LookUp,
     NoAnswer,
     NotFound,
     Refused,
@@ -116,6 +118,27 @@ async def test_R17_the_cap_of_a_repair_is_on_all_that_an_audit_opens(
 
     assert (report.repairable, len(report.opened)) == (5, 3)
     assert len(database.rows("operations")) == 3
+
+
+async def test_R17_one_that_somebody_else_has_opened_meanwhile_holds_up_no_other(
+    database: Database, store: Store
+) -> None:
+    theirs = await given_completed(database, store, "n-1")
+    await given_completed(database, store, "n-2")
+
+    class Meanwhile(rig.Asked):
+        async def look_up(self, message: Message, *, timeout: float) -> LookUp:
+            if message.delivery_id == theirs:
+                await store.open_generations([theirs], kind="repair", operator="bob", reason="lost")
+            return await super().look_up(message, timeout=timeout)
+
+    channel = Meanwhile(Delivered("new"), answers=[NotFound()])
+
+    report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=9))
+
+    assert report.repairable == 2
+    [again] = [await row_of(store, each) for each in report.opened]
+    assert (again.generation, again.notification_id) == (1, "n-2")
 
 
 async def test_R17_nothing_is_asked_that_the_provider_may_have_forgotten(database: Database, store: Store) -> None:

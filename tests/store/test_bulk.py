@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce.admin import bulk
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import IfUnsure
@@ -68,6 +69,16 @@ async def test_each_step_is_bounded_by_what_it_looks_at_and_by_what_it_changes(
     assert (looked_at_three.looked, looked_at_three.affected, looked_at_three.last_id) == (3, 3, 3)
     assert (changed_two.looked, changed_two.affected, changed_two.last_id) == (5, 5, 5)
     assert changed_two.state == RUNNING
+
+
+async def test_at_less_than_one_a_second_each_step_still_does_one(database: Database, store: Store) -> None:
+    await given_letters(database, store, 3)
+    operation = await bulk.begin(store, REQUEUE, EVERYTHING, operator="ada", reason="slowly", rate=0.001)
+
+    running = bulk.run(store, operation.id)
+    after = await anext(running)
+
+    assert (after.state, after.affected) == (RUNNING, 1)
 
 
 async def test_what_may_have_arrived_is_skipped_and_counted(database: Database, store: Store) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sendonce.errors import SendonceError
 from sendonce.admin.verify import SHORTEST_PAUSE, STEP, Plan, _pause
+from sendonce.errors import SendonceError
 from sendonce.store.ports import Store
 from sendonce.store.postgres.store import PostgresStore
 from sendonce.store.sqlite.store import SqliteStore
