@@ -7,6 +7,7 @@ import pytest
 
 from sendonce.admin.doctor import Level, Limits
 from sendonce.domain.outcomes import Delivered
+from sendonce.store import examining
 from sendonce.store.postgres.examining import clock_ahead
 from tests.doctor.conftest import examined
 from tests.given import given_due_delivery, given_event, given_lease, settle_with

@@ -7,9 +7,8 @@ import pytest
 
 from sendonce.domain.attempts import Witness
 from sendonce.domain.outcomes import Refused, Unknown
+from sendonce.store import alerts
 from sendonce.store.ports import Store
-from sendonce.store.postgres import alerting as alerting_postgres
-from sendonce.store.sqlite import alerting as alerting_sqlite
 from tests.alarms import given_finding, let_pass
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.store.databases import Database
@@ -197,8 +196,7 @@ async def test_old_findings_do_not_count(database: Database, store: Store) -> No
 
 @pytest.fixture
 def only_one_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for alerting in (alerting_postgres, alerting_sqlite):
-        monkeypatch.setattr(alerting, "READING_CAP", 1)
+    monkeypatch.setattr(alerts, "READING_CAP", 1)
 
 
 @pytest.mark.usefixtures("only_one_is_counted")
