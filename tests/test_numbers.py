@@ -11,17 +11,17 @@ from sendonce.domain.durations import parse_duration
 from sendonce.domain.policies import DEFAULT_POLICY, next_delay
 from sendonce.engine import (
     alerts,
+    backoff,
     breakers,
     door,
     gauges,
-    keeper,
-    listening,
-    patience,
+    health,
+    lease_keeper,
+    metrics_server,
+    parking,
     reconciler,
     retention,
-    sender,
-    vitals,
-    waiting,
+    send_pool,
     worker,
 )
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
@@ -65,8 +65,8 @@ def test_an_audit_looks_back_over_transactions_longer_than_any_of_ours() -> None
 
 
 def test_a_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dead() -> None:
-    assert records.ALIVE.total_seconds() > 5 * keeper.BEAT_SECONDS
-    assert records.ALIVE.total_seconds() > keeper.BEAT_SECONDS + 2 * patience.LONGEST_SECONDS
+    assert records.ALIVE.total_seconds() > 5 * lease_keeper.BEAT_SECONDS
+    assert records.ALIVE.total_seconds() > lease_keeper.BEAT_SECONDS + 2 * backoff.LONGEST_SECONDS
     # Who serves the gauges stops before another one begins, and they are read several times before they are stale.
     assert records.ALIVE.total_seconds() > gauges.CONFIRMED_SECONDS
     assert gauges.STALE_SECONDS >= 3 * gauges.READ_SECONDS
@@ -74,27 +74,27 @@ def test_a_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dea
 
 def test_what_a_dead_worker_held_is_taken_over_within_seconds() -> None:
     rounds_a_second = 4
-    assert 2 * rounds_a_second * keeper.EXPIRE_LIMIT >= CONFIG.concurrency
+    assert 2 * rounds_a_second * lease_keeper.EXPIRE_LIMIT >= CONFIG.concurrency
 
 
 def test_a_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
-    assert vitals.STUCK_SECONDS > lanes.CALL_SECONDS + patience.LONGEST_SECONDS
-    assert vitals.STUCK_SECONDS > files.BUSY_SECONDS + patience.LONGEST_SECONDS
-    assert patience.FIRST_SECONDS < patience.LONGEST_SECONDS < records.ALIVE.total_seconds()
+    assert health.STUCK_SECONDS > lanes.CALL_SECONDS + backoff.LONGEST_SECONDS
+    assert health.STUCK_SECONDS > files.BUSY_SECONDS + backoff.LONGEST_SECONDS
+    assert backoff.FIRST_SECONDS < backoff.LONGEST_SECONDS < records.ALIVE.total_seconds()
 
 
 def test_a_probe_has_its_answer_before_whoever_asks_gives_up() -> None:
-    assert listening.LOOK_SECONDS < PROBE_SECONDS
-    assert listening.LOOK_SECONDS < door.VISIT_SECONDS
+    assert metrics_server.LOOK_SECONDS < PROBE_SECONDS
+    assert metrics_server.LOOK_SECONDS < door.VISIT_SECONDS
 
 
 def test_a_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:
     lease, timeout = CONFIG.lease, DEFAULT_POLICY.timeout
-    assert timeout + sender.MARGIN_SECONDS * S < lease
-    assert sender.WATCH_SECONDS < sender.MARGIN_SECONDS
+    assert timeout + send_pool.MARGIN_SECONDS * S < lease
+    assert send_pool.WATCH_SECONDS < send_pool.MARGIN_SECONDS
     assert timeout + reconciler.MARGIN_SECONDS * S < reconciler.LEASE
     # An expired lease is never left to somebody who looks only now and then.
-    assert lease / 3 > keeper.BEAT_SECONDS * S
+    assert lease / 3 > lease_keeper.BEAT_SECONDS * S
     assert lease < verifying.SPANS_OF_TIME["longest"]
 
 
@@ -123,7 +123,7 @@ def test_the_default_policy_goes_on_for_more_than_a_day_and_never_sleeps_through
 
 
 def test_what_has_no_breaker_any_more_was_left_alone_for_longer_than_any_pause() -> None:
-    assert waiting.FORGET_SECONDS * S > BREAKER_LONGEST
+    assert parking.FORGET_SECONDS * S > BREAKER_LONGEST
     assert 10 * CONFIG.concurrency <= breakers.COUNTED
 
 

@@ -6,7 +6,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from sendonce.errors import ConfigError
-from sendonce.sealing import Misplaced, Sealer, Use, new_key
+from sendonce.sealing import Misplaced, SecretBox, Use, new_key
 
 OLD, NEW = new_key(), new_key()
 SECRET = b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -15,31 +15,31 @@ USE = Use(42, "signing")
 
 @pytest.mark.parametrize("keys", [[], [OLD], [NEW, OLD]], ids=["no key", "one key", "two keys"])
 def test_what_is_sealed_can_be_opened(keys: list[str]) -> None:
-    assert Sealer(keys).open(Sealer(keys).seal(SECRET, USE), USE) == SECRET
+    assert SecretBox(keys).open(SecretBox(keys).seal(SECRET, USE), USE) == SECRET
 
 
 def test_with_a_key_the_secret_cannot_be_seen_in_what_is_stored() -> None:
-    assert SECRET not in Sealer([OLD]).seal(SECRET, USE)
-    assert Sealer([OLD]).seal(SECRET, USE) != Sealer([OLD]).seal(SECRET, USE)
+    assert SECRET not in SecretBox([OLD]).seal(SECRET, USE)
+    assert SecretBox([OLD]).seal(SECRET, USE) != SecretBox([OLD]).seal(SECRET, USE)
 
 
 def test_the_first_key_seals_and_every_key_opens() -> None:
-    old, both, new = Sealer([OLD]), Sealer([NEW, OLD]), Sealer([NEW])
+    old, both, new = SecretBox([OLD]), SecretBox([NEW, OLD]), SecretBox([NEW])
 
     assert both.open(old.seal(SECRET, USE), USE) == SECRET
     assert new.open(both.seal(SECRET, USE), USE) == SECRET
 
 
 def test_what_was_stored_plain_is_still_read_when_a_key_is_there() -> None:
-    assert Sealer([OLD]).open(Sealer().seal(SECRET, USE), USE) == SECRET
+    assert SecretBox([OLD]).open(SecretBox().seal(SECRET, USE), USE) == SECRET
 
 
 @pytest.mark.parametrize(
     ("stored", "keys", "said"),
     [
-        (Sealer([OLD]).seal(SECRET, USE), [], "is encrypted; put its key into SENDONCE_SECRET_KEYS"),
-        (Sealer([OLD]).seal(SECRET, USE), [NEW], "with a key that is not in SENDONCE_SECRET_KEYS"),
-        (Sealer([OLD]).seal(SECRET, USE)[:-4], [OLD], "with a key that is not in SENDONCE_SECRET_KEYS"),
+        (SecretBox([OLD]).seal(SECRET, USE), [], "is encrypted; put its key into SENDONCE_SECRET_KEYS"),
+        (SecretBox([OLD]).seal(SECRET, USE), [NEW], "with a key that is not in SENDONCE_SECRET_KEYS"),
+        (SecretBox([OLD]).seal(SECRET, USE)[:-4], [OLD], "with a key that is not in SENDONCE_SECRET_KEYS"),
         (SECRET, [OLD], "was not stored by sendonce"),
     ],
     ids=["no key", "another key", "cut", "not ours"],
@@ -48,7 +48,7 @@ def test_what_cannot_be_opened_says_what_to_do_and_nothing_of_the_secret(
     stored: bytes, keys: list[str], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        Sealer(keys).open(stored, USE)
+        SecretBox(keys).open(stored, USE)
 
     assert "whsec" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -57,7 +57,7 @@ def test_what_cannot_be_opened_says_what_to_do_and_nothing_of_the_secret(
 @pytest.mark.parametrize("key", ["short", OLD[:-5], "ü" * 44], ids=["short", "cut", "not ASCII"])
 def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError, match="made by: sendonce new-key") as caught:
-        Sealer([OLD, key])
+        SecretBox([OLD, key])
 
     assert key not in str(caught.value)
     assert OLD not in str(caught.value)
@@ -66,32 +66,32 @@ def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.fernet", None)
 
-    for work in (new_key, lambda: Sealer([OLD])):
+    for work in (new_key, lambda: SecretBox([OLD])):
         with pytest.raises(ConfigError, match=r"pip install 'sendonce\[secrets\]'"):
             work()
-    assert Sealer().open(Sealer().seal(SECRET, USE), USE) == SECRET
+    assert SecretBox().open(SecretBox().seal(SECRET, USE), USE) == SECRET
 
 
 def test_keys_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    sealer = Sealer([OLD])
+    sealer = SecretBox([OLD])
 
     assert OLD not in repr(sealer)
 
 
 @pytest.mark.parametrize("use", [Use(4, "signing"), Use(421, "signing"), Use(42, "bearer"), Use(2, "signing")])
 def test_what_is_sealed_for_one_use_opens_for_no_other(use: Use) -> None:
-    stored = Sealer([OLD]).seal(SECRET, USE)
+    stored = SecretBox([OLD]).seal(SECRET, USE)
 
     with pytest.raises(Misplaced, match="stored for another subscription or use; delete it and enter") as caught:
-        Sealer([OLD]).open(stored, use)
+        SecretBox([OLD]).open(stored, use)
 
     assert "whsec" not in str(caught.value)
 
 
 def test_what_looks_like_the_mark_of_a_use_is_part_of_the_secret() -> None:
-    stored = Sealer([OLD]).seal(USE.mark + SECRET, USE)
+    stored = SecretBox([OLD]).seal(USE.mark + SECRET, USE)
 
-    assert Sealer([OLD]).open(stored, USE) == USE.mark + SECRET
+    assert SecretBox([OLD]).open(stored, USE) == USE.mark + SECRET
 
 
 @pytest.mark.parametrize("secret", [SECRET, USE.mark + SECRET])
@@ -99,4 +99,4 @@ def test_what_was_sealed_before_uses_were_written_down_still_opens(secret: bytes
     """As the version before stored it: `sealed:` and the token of the secret alone."""
     stored = b"sealed:" + Fernet(OLD).encrypt(secret)
 
-    assert Sealer([OLD]).open(stored, USE) == Sealer([OLD]).open(stored, Use(1, "bearer")) == secret
+    assert SecretBox([OLD]).open(stored, USE) == SecretBox([OLD]).open(stored, Use(1, "bearer")) == secret

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from sendonce.admin.doctor import Diagnosis, Limits
-    from sendonce.store.ports import Doorbell, Store
+    from sendonce.store.ports import Notifier, Store
 
 
 class _Migrator(Protocol):
@@ -59,15 +59,15 @@ async def open_store(url: str, *, writes: bool = False) -> "Store":
     return await PostgresStore.connect(url, writes=writes)
 
 
-def open_doorbell(url: str) -> "Doorbell":
+def open_doorbell(url: str) -> "Notifier":
     """What waits for publishers' announcements; ConfigError on a database that has none."""
     url = check_url(url)
     if is_sqlite(url):
         raise ConfigError("SQLite cannot announce new work; leave --notify out, the worker polls")
     _require_psycopg(url)
-    from sendonce.store.postgres.doorbell import PostgresDoorbell
+    from sendonce.store.postgres.notifier import PostgresNotifier
 
-    return PostgresDoorbell(url)
+    return PostgresNotifier(url)
 
 
 async def migrate(url: str, told: Told = silent) -> list[str]:

@@ -31,7 +31,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import TypedDestination, scheme_of
 from sendonce.domain.requests import RequestState
 from sendonce.errors import NotFound
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.store.ports import Store
 from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
@@ -77,7 +77,7 @@ class Desk:
     NotAllowed; both say what to do, and then nothing was written."""
 
     _store: Store
-    _sealer: Sealer
+    _sealer: SecretBox
     operator: str = field(kw_only=True)
     tenant: str | None = field(kw_only=True, default=None)
 

@@ -17,13 +17,13 @@ from sendonce.config.channels import channels_of
 from sendonce.config.load import find, load
 from sendonce.config.model import Settings
 from sendonce.engine import daemon
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.daemon import Parts
-from sendonce.engine.keyring import SubscriptionKeyring
 from sendonce.engine.policies import Policies
 from sendonce.errors import SendonceError
 from sendonce.observability import logs
 from sendonce.observability.facts import Begun, Emit, Fact, WorkerFailed
-from sendonce.store.ports import Doorbell, Store
+from sendonce.store.ports import Notifier, Store
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
@@ -105,13 +105,13 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
 
 
 def _walk(
-    channels: Channels, store: Store, policies: Policies, namespace: str, keyring: SubscriptionKeyring
+    channels: Channels, store: Store, policies: Policies, namespace: str, keyring: CredentialsCache
 ) -> Callable[[datetime], AsyncIterator[audit.Report]]:
     """What checks what is marked sent, with what a worker has."""
     means = audit.Means(channels=channels, namespace=namespace, policy_of=policies.of, credentials_of=keyring.of)
     return lambda since: audit.audit(store, means, since=since)
 
 
-def doorbell_of(settings: Settings) -> Doorbell | None:
+def doorbell_of(settings: Settings) -> Notifier | None:
     """What waits for publishers' announcements, where that is wanted."""
     return open_doorbell(settings.listen_database or settings.database) if settings.notify else None

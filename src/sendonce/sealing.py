@@ -32,7 +32,7 @@ class Misplaced(ConfigError):
     """A sealed secret is of another subscription or kind than the row that it was found in."""
 
 
-class Sealer:
+class SecretBox:
     """Seals with the first key and opens with any of them, so that a key can be replaced by one put before it.
 
     Without keys it only marks what it is given. Keys are made by `new_key`.

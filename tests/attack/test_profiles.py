@@ -13,7 +13,7 @@ from sendonce.channels.http import HttpEndpoint, HttpProfile
 from sendonce.channels.registry import Channels
 from sendonce.domain.destinations import normalise
 from sendonce.domain.outcomes import Delivered, Outcome, Refused
-from sendonce.engine.attempting import Attempting
+from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.policies import Policies
 from sendonce.errors import BadDestination
 from tests.channels.sending import Seen, message_to
@@ -84,7 +84,7 @@ async def test_what_surely_stays_inside_is_sent(client: HttpClient, path: str) -
 
 async def tried(channels: Channels, url: str, *, subscription_id: int | None, own: Credentials) -> Outcome:
     claim = a_claim(destination="subscription:7", address=url, payload="{}", subscription_id=subscription_id)
-    attempting = Attempting(channels, "here", _Keyring(own))
+    attempting = AttemptRunner(channels, "here", _Keyring(own))
     return (await attempting.attempt(claim, Policies().of(claim), lambda _: 5.0)).outcome
 
 

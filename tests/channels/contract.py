@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from sendonce.channels.protocol import Asking, Channel, Message
-from sendonce.domain.outcomes import CannotTell, Deferred, Delivered, Failed, NotFound, Outcome, Unknown
+from sendonce.domain.outcomes import CannotTell, Deferred, Delivered, Failed, NotThere, Outcome, Unknown
 from tests.channels.troubles import SHORT_SECONDS, running_out
 
 PATIENCE = 25.0  # a loaded machine must fail in the way that is meant
@@ -100,4 +100,4 @@ class AskingContract(ChannelContract):
             assert isinstance(channel, Asking)
             answer = await channel.look_up(message, timeout=SHORT_SECONDS[0] if "timeout" in trouble else PATIENCE)
 
-        assert not isinstance(answer, NotFound | CannotTell)
+        assert not isinstance(answer, NotThere | CannotTell)

@@ -20,7 +20,7 @@ from sendonce.channels import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Refused,
     Unknown,
     posting,
@@ -275,7 +275,7 @@ class TestAsking:
             ),
             (answer(200, {"id": 1, "sent_at": "yesterday"}), {}, Found("1")),
             (answer(200, {"id": 1, "sent_at": 12}), {}, Found("1")),
-            (answer(404), {}, NotFound()),
+            (answer(404), {}, NotThere()),
         ],
     )
     async def test_R11_it_is_found_or_not(
@@ -316,7 +316,7 @@ class TestAsking:
         ]
         _, found = await self.asked(client, answer(200, {"id": "1"}), recorded_at=old, remembers=timedelta(days=1))
 
-        assert answers == [CannotTell("too_old", "it may have forgotten the message by now"), NotFound()]
+        assert answers == [CannotTell("too_old", "it may have forgotten the message by now"), NotThere()]
         assert found == Found("1")
 
     async def test_a_look_up_address_on_a_closed_network_is_our_fault(self) -> None:

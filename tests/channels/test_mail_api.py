@@ -22,7 +22,7 @@ from sendonce.domain.outcomes import (
     Fault,
     Found,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
     Refused,
     Unknown,
@@ -311,7 +311,7 @@ async def test_R16_postmark_finds_a_mail_by_our_token_with_its_id_and_time(
     await channel.send(a_message(), timeout=30)
 
     assert await channel.look_up(a_message(), timeout=30) == Found(fake.mails[1].id, fake.mails[1].at)
-    assert await channel.look_up(a_message(key="another"), timeout=30) == NotFound()
+    assert await channel.look_up(a_message(key="another"), timeout=30) == NotThere()
 
 
 async def test_a_search_that_did_not_filter_is_no_answer(
@@ -342,7 +342,7 @@ async def test_postmark_does_not_have_a_mail_only_where_the_whole_answer_says_so
     nothing = postmark.finding(Said(200, {"TotalCount": 0, "Messages": []}, ""), a_message())
     answer = postmark.finding(Said(200, parts, ""), a_message())
 
-    assert isinstance(nothing, NotFound)
+    assert isinstance(nothing, NotThere)
     assert isinstance(answer, NoAnswer)
 
 
@@ -366,7 +366,7 @@ async def test_postmark_is_believed_only_for_as_long_as_it_remembers(postmark: t
     almost = a_message(recorded_at=NOW - timedelta(days=45) + timedelta(minutes=59))
 
     assert memory_of(channel) == timedelta(days=45)
-    assert isinstance(await channel.look_up(young, timeout=30), NotFound)
+    assert isinstance(await channel.look_up(young, timeout=30), NotThere)
     assert isinstance(await channel.look_up(almost, timeout=30), CannotTell), "it forgets in batches, by its own clock"
     forgotten = await channel.look_up(old, timeout=30)
     assert isinstance(forgotten, CannotTell)
@@ -420,7 +420,7 @@ async def test_resend_is_asked_by_its_id(resend: tuple[FakeResend, MailApi]) -> 
     [kept] = fake.mails
 
     assert await channel.look_up(a_message(notification_id=kept.id), timeout=30) == Found(kept.id, kept.at)
-    assert await channel.look_up(a_message(notification_id=kept.id[::-1]), timeout=30) == NotFound()
+    assert await channel.look_up(a_message(notification_id=kept.id[::-1]), timeout=30) == NotThere()
 
 
 @pytest.mark.parametrize("id", [None, "../domains", "an id of another provider"])

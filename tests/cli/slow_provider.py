@@ -4,7 +4,7 @@ import asyncio
 
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
-from sendonce.domain.outcomes import Delivered, LookUp, NotFound, Outcome
+from sendonce.domain.outcomes import Delivered, LookUp, NotThere, Outcome
 
 channels = Channels()
 
@@ -16,4 +16,4 @@ class Slow:
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         await asyncio.Event().wait()
-        return NotFound()
+        return NotThere()

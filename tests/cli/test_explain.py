@@ -9,7 +9,7 @@ from sendonce.admin.explain import explain
 from sendonce.desk import Desk
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.store.ports import Store
 from sendonce.store.records import Filter
 from tests.cli.workbench import JUST_NOW, Cli
@@ -33,7 +33,7 @@ def explained(cli: Cli, wanted: str) -> str:
 
 async def told_to_tenants(store: Store) -> list[tuple[str, ...]]:
     """Each delivery as its tenant's desk explains it."""
-    desk = Desk(store, Sealer(), operator="ada")
+    desk = Desk(store, SecretBox(), operator="ada")
     rows = await store.deliveries(Filter(limit=100))
     return [await desk.of(each.tenant).explain(each.id) for each in rows]
 

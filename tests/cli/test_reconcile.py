@@ -7,7 +7,7 @@ import pytest
 
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
-from sendonce.domain.outcomes import Delivered, Found, LookUp, NoAnswer, NotFound, Outcome, Unknown
+from sendonce.domain.outcomes import Delivered, Found, LookUp, NoAnswer, NotThere, Outcome, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.store.ports import Store
 from tests.cli.workbench import Cli, Ran
@@ -31,7 +31,7 @@ class Provider:
         return Delivered(f"id-{message.key}")
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
-        return self.has.get(message.key, NotFound())
+        return self.has.get(message.key, NotThere())
 
 
 provider = Provider()

@@ -14,9 +14,9 @@ from sendonce.admin.secrets import check_headers
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.posting import is_allowed
 from sendonce.channels.signing import key_of, new_secret
-from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.errors import ConfigError
-from sendonce.sealing import Sealer, new_key
+from sendonce.sealing import SecretBox, new_key
 from tests.cli.workbench import Cli, Ran
 
 HOOK = ("subscriptions", "add", "--type", "*", "--to", "https://hooks.example/x")
@@ -46,7 +46,7 @@ def credentials(cli: Cli, subscription_id: int = 1, *keys: str) -> Credentials:
     """What a worker signs and sends with."""
 
     async def read(store: object) -> object:
-        return await SubscriptionKeyring(store, Sealer(keys)).of(subscription_id)  # type: ignore[arg-type]
+        return await CredentialsCache(store, SecretBox(keys)).of(subscription_id)  # type: ignore[arg-type]
 
     found = cli.ask(read)
     assert isinstance(found, Credentials), found

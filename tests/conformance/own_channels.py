@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sendonce.channels import Accepted, Channels, Delivered, Found, LookUp, Message, NotFound, Outcome
+from sendonce.channels import Accepted, Channels, Delivered, Found, LookUp, Message, NotThere, Outcome
 
 FOLDER = "SENDONCE_TEST_FOLDER"
 
@@ -36,7 +36,7 @@ class Silent:
         return Delivered()
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
-        return Found(f"box-{message.token[:8]}") if _file(message).exists() else NotFound()
+        return Found(f"box-{message.token[:8]}") if _file(message).exists() else NotThere()
 
 
 @channels.channel("liar", max_attempts=3)
@@ -47,7 +47,7 @@ class Liar:
         return Delivered()
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
-        return NotFound()
+        return NotThere()
 
 
 @channels.channel("queued")
@@ -59,4 +59,4 @@ class Queued:
         return Accepted(f"ticket-{message.attempt}")
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
-        return Found(message.notification_id) if message.notification_id == "ticket-1" else NotFound()
+        return Found(message.notification_id) if message.notification_id == "ticket-1" else NotThere()

@@ -11,7 +11,7 @@ _SETTLE = (_ORCHESTRATOR, "settle")
 _CHECKED = (_CORE + "outbox/requests.py", "checked")
 _RULE = (_CORE + "domain/requests.py", "rule")
 _REQUEST_STATES = (_SCHEMA, "sendonce_request_states")
-_ASK = (_CORE + "engine/attempting.py", "ask")
+_ASK = (_CORE + "engine/attempt.py", "ask")
 _AUDIT = (_CORE + "admin/audit.py", "audit")
 _MEMOS = ("apps/memo_email/memos.py", "create")
 _OUTBOX_VIEW = ("apps/memo_email/migrations/sql/0001_postgresql.sql", "email_outbox")
@@ -28,7 +28,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "R6": (_RULE,),
     "R7": ((_CORE + "domain/requests.py", "event_key"), (_SCHEMA, "sendonce_deliveries_once")),
     "R8": (_START, _RULES),
-    "R9": ((_CORE + "engine/sender.py", "Sender"), _SETTLE, (_CORE + "domain/tokens.py", "provider_token")),
+    "R9": ((_CORE + "engine/send_pool.py", "SendPool"), _SETTLE, (_CORE + "domain/tokens.py", "provider_token")),
     "R10": (_START, _ASK),
     "R11": (_ASK, _DECIDE),
     "R12": (_REQUEST_STATES,),
@@ -37,8 +37,8 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "R15": (_DECIDE,),
     "R16": (_DECIDE, _ASK),
     "R17": (_AUDIT, (_CORE + "engine/alerts.py", "AlertSettings")),
-    "R18": ((_CORE + "engine/attempting.py", "Attempting"), _AUDIT),
-    "R19": (_START, _SETTLE, (_CORE + "engine/keeper.py", "Keeper")),
+    "R18": ((_CORE + "engine/attempt.py", "AttemptRunner"), _AUDIT),
+    "R19": (_START, _SETTLE, (_CORE + "engine/lease_keeper.py", "LeaseKeeper")),
     "M1": (_MEMOS, (_CORE + "contrib/sqlalchemy.py", "in_transaction")),
     "M2": (("apps/memo_email/migrations/versions/0001_first.py", "upgrade"), _OUTBOX_VIEW),
     "M3": (_MEMOS, (_SCHEMA, "sendonce_events_key")),
@@ -49,7 +49,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "M8": (_OUTBOX_VIEW, (_OPERATORS, "open_generations")),
     "M9": ((_CORE + "admin/correct.py", "correct"),),
     "M10": (_GRANTS,),
-    "M11": ((_CORE + "engine/worker.py", "Worker"), (_CORE + "engine/patience.py", "Patience")),
+    "M11": ((_CORE + "engine/worker.py", "Worker"), (_CORE + "engine/backoff.py", "Backoff")),
     "M12": (
         (_CORE + "observability/metrics.py", "exposition"),
         (_CORE + "engine/gauges.py", "Gauges"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine.leases import lease_time
+from sendonce.engine.held_leases import lease_time
 from tests.conformance.scene import Scene
 from tests.crash.clocks import MovedClock
 from tests.crash.report import Report
@@ -65,7 +65,8 @@ def settle(scene: Scene, title: str, begun: float) -> Report:
 def test_the_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> None:
     clock = MovedClock(tmp_path / "clock", HOUR)
     say = (
-        "import sys, time; from sendonce.engine.leases import lease_time as t; print(time.time(), t(), file=sys.stderr)"
+        "import sys, time; from sendonce.engine.held_leases import lease_time as t;"
+        " print(time.time(), t(), file=sys.stderr)"
     )
 
     with Process("-c", say, environment=clock.environment) as process:

@@ -17,10 +17,10 @@ from sendonce.channels.signing import new_secret
 from sendonce.compose import migrate, open_connection, open_store
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
-from sendonce.engine.attempting import Attempting
-from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine.attempt import AttemptRunner
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.outbox.outbox import Outbox
-from sendonce.sealing import Sealer, new_key
+from sendonce.sealing import SecretBox, new_key
 from tests.docs.test_examples import examples
 
 KEYS = [new_key()]
@@ -71,8 +71,8 @@ async def test_a_receiver_verifies_what_a_worker_signs_before_during_and_after_a
     store = await open_store(database)
     await store.set_subscription_rate(subscription_id, None, operator="ada", reason=None)
     channels = builtin(client=HttpClient(Guard.from_environment({"SENDONCE_ALLOW_NETWORKS": "127.0.0.0/8"})))
-    keyring = SubscriptionKeyring(store, Sealer(KEYS), seconds=0)
-    attempting = Attempting(channels, await store.namespace(), keyring)
+    keyring = CredentialsCache(store, SecretBox(KEYS), seconds=0)
+    attempting = AttemptRunner(channels, await store.namespace(), keyring)
 
     async def deliver(number: int) -> Outcome:
         with open_connection(database) as connection:
@@ -86,7 +86,7 @@ async def test_a_receiver_verifies_what_a_worker_signs_before_during_and_after_a
     page.secrets = [first]
     outcomes = [await deliver(1)]
     page.secrets = [first, second]
-    rotation = {"overlap": timedelta(hours=1), "sealer": Sealer(KEYS), "operator": "ada"}
+    rotation = {"overlap": timedelta(hours=1), "sealer": SecretBox(KEYS), "operator": "ada"}
     await secrets.rotate(store, subscription_id, second, **rotation)  # type: ignore[arg-type]
     outcomes.append(await deliver(2))
     await secrets.rotate(store, subscription_id, second, **{**rotation, "overlap": timedelta(0)})  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from sendonce.domain.outcomes import (
     Unknown,
 )
 from sendonce.domain.policies import Policy
-from sendonce.engine.attempting import Keyring
+from sendonce.engine.attempt import CredentialStore
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.reconciler import Asked, Reconciled, Reconciler
@@ -47,7 +47,12 @@ async def given_completed(
 
 
 def reconciler(
-    store: Store, channels: Channels, policy: Policy = AT_ONCE, *, concurrency: int = 50, keyring: Keyring | None = None
+    store: Store,
+    channels: Channels,
+    policy: Policy = AT_ONCE,
+    *,
+    concurrency: int = 50,
+    keyring: CredentialStore | None = None,
 ) -> Reconciler:
     policies = Policies(policy, channels.settings())
     return Reconciler(

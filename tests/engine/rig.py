@@ -12,8 +12,8 @@ from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import LookUp, Outcome
 from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.keeper import Keeper
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.held_leases import HeldLeases
+from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -21,7 +21,7 @@ from sendonce.engine.worker import Worker
 from sendonce.observability.facts import Fact, Stopped
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.ports import Doorbell, Store
+from sendonce.store.ports import Notifier, Store
 from tests.store.databases import Database
 
 Step: TypeAlias = object
@@ -144,7 +144,7 @@ class Working:
 
     worker: Worker
     running: asyncio.Task[Stopped]
-    book: LeaseBook
+    book: HeldLeases
     facts: list[Fact] = field(default_factory=list)
 
     async def stopped(self) -> Stopped:
@@ -163,14 +163,14 @@ class Working:
 
 @asynccontextmanager
 async def working(
-    store: Store, channels: Channels, *, policy: Policy = QUICK, doorbell: Doorbell | None = None,
+    store: Store, channels: Channels, *, policy: Policy = QUICK, doorbell: Notifier | None = None,
     memory: Memory | None = None, **config: Any,
 ) -> AsyncIterator[Working]:  # fmt: skip
     """A worker with its keeper on this store, told to stop at the end."""
     settings = replace(QUICK_CONFIG, **config)
     policies = Policies(policy, channels.settings())
     orchestrator = Orchestrator(store, policies, channels)
-    book = LeaseBook()
+    book = HeldLeases()
     facts: list[Fact] = []
     worker_id = await store.register("here", "1", settings.concurrency, serves=channels.names)
     memory = memory or Memory(instance=settings.instance)
@@ -179,7 +179,7 @@ async def working(
         worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,
         memory=memory, name="here",
     )  # fmt: skip
-    keeper = Keeper(
+    keeper = LeaseKeeper(
         store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append, memory=memory
     )  # fmt: skip
     over = asyncio.Event()

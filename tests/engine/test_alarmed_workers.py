@@ -10,7 +10,7 @@ import pytest
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Refused, Unknown
 from sendonce.engine import daemon
-from sendonce.engine.alerting import Alarm
+from sendonce.engine.alerter import Alerter
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.daemon import Parts
 from sendonce.observability.facts import Alerted, Fact, Incident, Stopped
@@ -61,7 +61,7 @@ async def test_a_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_
     assert alert["message"].startswith("test: 3 attempts put off")
     facts.clear()
     let_pass(database, timedelta(minutes=16))
-    await Alarm(store, AlertSettings(), [], facts.append).look()
+    await Alerter(store, AlertSettings(), [], facts.append).look()
     [told] = [fact for fact in facts if isinstance(fact, Alerted) and fact.name == "oldest_open"]
     assert "on its way for" in told.message
     assert (await store.status()).parked_by == (("channel", 1),)
@@ -76,7 +76,7 @@ async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Databa
     parts = parts_of(database, channels, facts, AlertSettings(), until_idle=True, breaker_after=3)
     await asyncio.wait_for(daemon.run(replace(parts, policy=SLOW)), 50)
     assert said(facts) == []
-    alarm = Alarm(store, AlertSettings(), [], facts.append)
+    alarm = Alerter(store, AlertSettings(), [], facts.append)
 
     let_pass(database, timedelta(minutes=6))
     await alarm.look()

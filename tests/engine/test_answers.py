@@ -11,7 +11,7 @@ from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard
 from sendonce.channels.registry import Channels
 from sendonce.channels.webhook import Webhook
-from sendonce.domain.outcomes import CannotTell, Delivered, Failed, Found, NotFound, Unknown
+from sendonce.domain.outcomes import CannotTell, Delivered, Failed, Found, NotThere, Unknown
 from sendonce.domain.policies import IfUnsure
 from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, Asked, Told, serving, working
@@ -113,9 +113,9 @@ async def test_W9_at_a_limit_that_was_lowered_no_request_goes_out(
     assert len(channel.sent) == sends
 
 
-@pytest.mark.parametrize("answer", [NotFound(), CannotTell("old"), CannotTell("known", is_safe_to_repeat=True)])
+@pytest.mark.parametrize("answer", [NotThere(), CannotTell("old"), CannotTell("known", is_safe_to_repeat=True)])
 async def test_W9_at_a_limit_that_was_lowered_doubt_is_asked_about_and_nothing_is_sent(
-    database: Database, store: Store, answer: NotFound | CannotTell
+    database: Database, store: Store, answer: NotThere | CannotTell
 ) -> None:
     given_due_delivery(database, to="test:a")
     for _ in range(2):
@@ -126,7 +126,7 @@ async def test_W9_at_a_limit_that_was_lowered_doubt_is_asked_about_and_nothing_i
     async with working(store, serving(channel), policy=LOWERED):
         reason, in_doubt, _ = await dead_letter(database)
 
-    assert (reason, in_doubt) == ("exhausted", not isinstance(answer, NotFound))
+    assert (reason, in_doubt) == ("exhausted", not isinstance(answer, NotThere))
     assert (len(channel.asked), channel.sent) == (1, [])
 
 

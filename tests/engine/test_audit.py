@@ -17,7 +17,7 @@ from sendonce.domain.outcomes import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Refused,
 )
 from sendonce.domain.policies import Policy
@@ -56,7 +56,7 @@ def kinds(rows: Sequence[dict[str, object]]) -> list[tuple[object, object]]:
 
 async def test_R17_what_the_provider_has_no_record_of_is_a_finding_once(database: Database, store: Store) -> None:
     there, gone = await given_completed(database, store, "n-1"), await given_completed(database, store, "n-2")
-    channel = rig.Asked(Delivered("n"), answers=[Found("n-1"), NotFound(), Found("n-1"), NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[Found("n-1"), NotThere(), Found("n-1"), NotThere()])
 
     first = await audited(database, store, serving(channel))
     again = await audited(database, store, serving(channel))
@@ -86,7 +86,7 @@ async def test_R18_marked_sent_without_the_providers_id_or_under_another_one_is_
 
 async def test_R17_a_repair_is_looked_up_once_more_and_then_sent_again(database: Database, store: Store) -> None:
     ids = [await given_completed(database, store, f"n-{number}") for number in range(3)]
-    channel = rig.Asked(Delivered("new"), answers=[NotFound(), NotFound(), NotFound(), Found("n-0"), NotFound()])
+    channel = rig.Asked(Delivered("new"), answers=[NotThere(), NotThere(), NotThere(), Found("n-0"), NotThere()])
 
     report = await audited(
         database, store, serving(channel), repair=Repair(operator="ada", reason="lost by the provider", cap=2)
@@ -112,7 +112,7 @@ async def test_R17_the_cap_of_a_repair_is_on_all_that_an_audit_opens(
     monkeypatch.setattr(operations_audit, "STEP", 2)
     for number in range(5):
         await given_completed(database, store, f"n-{number}")
-    channel = rig.Asked(Delivered("new"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("new"), answers=[NotThere()])
 
     report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=3))
 
@@ -132,7 +132,7 @@ async def test_R17_one_that_somebody_else_has_opened_meanwhile_holds_up_no_other
                 await store.open_generations([theirs], kind="repair", operator="bob", reason="lost")
             return await super().look_up(message, timeout=timeout)
 
-    channel = Meanwhile(Delivered("new"), answers=[NotFound()])
+    channel = Meanwhile(Delivered("new"), answers=[NotThere()])
 
     report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=9))
 
@@ -144,7 +144,7 @@ async def test_R17_one_that_somebody_else_has_opened_meanwhile_holds_up_no_other
 async def test_R17_nothing_is_asked_that_the_provider_may_have_forgotten(database: Database, store: Store) -> None:
     await given_completed(database, store, "n-1")
     await given_completed(database, store, None)
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
     channel.remembers = timedelta(hours=1)  # type: ignore[attr-defined]
     grow_old(database, timedelta(minutes=55))
 
@@ -169,7 +169,7 @@ async def test_R17_what_the_provider_forgets_while_an_audit_goes_on_is_not_asked
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await given_completed(database, store, "n-1")
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
     channel.remembers = timedelta(hours=1)  # type: ignore[attr-defined]
     grow_old(database, timedelta(minutes=10))
     begun = iter([0.0])  # and from then on it is three quarters of an hour later
@@ -183,7 +183,7 @@ async def test_R17_what_the_provider_forgets_while_an_audit_goes_on_is_not_asked
 
 async def test_R17_what_was_sent_a_moment_ago_is_not_missing_yet(database: Database, store: Store) -> None:
     await given_completed(database, store)
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
 
     report = await audited(database, store, serving(channel), policy=LATER)
 
@@ -211,7 +211,7 @@ async def test_what_went_to_a_subscription_is_not_asked_about_with_secrets_of_ou
     await a_subscription(store, f"{JOBS}7")
     given_event(database)
     await settle_with(store, await given_lease(store), Delivered("n-1"))
-    ours, plain = (rig.Asked(Delivered("n"), answers=[answer]) for answer in (NotFound(), Found("n-1")))
+    ours, plain = (rig.Asked(Delivered("n"), answers=[answer]) for answer in (NotThere(), Found("n-1")))
     channels = serving(ours, JOBS)
     channels.add(plain, "https")
 
@@ -224,7 +224,7 @@ async def test_what_went_to_a_subscription_is_not_asked_about_with_secrets_of_ou
 async def test_an_audit_of_one_destination_looks_at_nothing_else(database: Database, store: Store) -> None:
     await given_completed(database, store, to="test:a")
     wanted = await given_completed(database, store, to="test:b")
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
 
     report = await audited(database, store, serving(channel), destination="test:b")
 
@@ -237,7 +237,7 @@ async def test_what_a_person_has_attested_is_a_finding_but_is_not_sent_again(dat
     letter = await store.dead_letter_of(delivery_id)
     assert letter is not None
     await store.attest([letter.id], operator="ada", reason="seen")
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
 
     report = await audited(database, store, serving(channel), repair=Repair(operator="ada", reason="x", cap=9))
 

@@ -12,11 +12,11 @@ import pytest
 from sendonce.admin.audit import Means, Report, audit
 from sendonce.channels.registry import Channels
 from sendonce.config.load import load
-from sendonce.domain.outcomes import Delivered, Found, NotFound
+from sendonce.domain.outcomes import Delivered, Found, NotThere
 from sendonce.domain.policies import Policy
 from sendonce.embedded import parts_of
 from sendonce.engine import auditing, daemon
-from sendonce.engine.alerting import Alarm
+from sendonce.engine.alerter import Alerter
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import HOLD, Auditing, AuditSettings
 from sendonce.engine.policies import Policies
@@ -47,10 +47,10 @@ async def test_R17_what_is_marked_sent_without_evidence_is_found_by_itself_and_t
 ) -> None:
     gone = await given_completed(database, store)
     facts: list[Fact] = []
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
 
     await auditing_on(store, serving(channel), facts).look()
-    await Alarm(store, AlertSettings(), [], facts.append).look()
+    await Alerter(store, AlertSettings(), [], facts.append).look()
 
     assert facts[0] == Audited(looked_at=1, findings=1, unanswered=0)
     assert [fact.name for fact in facts if isinstance(fact, Alerted)] == ["findings"]
@@ -80,7 +80,7 @@ async def test_of_several_workers_one_does_it_and_again_when_it_is_due(database:
 async def test_R16_what_was_sent_less_than_doubt_wait_ago_is_not_asked_about(database: Database, store: Store) -> None:
     await given_completed(database, store)
     facts: list[Fact] = []
-    channel = rig.Asked(Delivered("n"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n"), answers=[NotThere()])
 
     await auditing_on(store, serving(channel), facts, policy=LATER).look()
 
@@ -143,7 +143,7 @@ async def test_a_worker_does_it_when_the_settings_say_so(
     path = tmp_path / "sendonce.toml"
     path.write_text('[reconcile]\naudit_every = "1h"\n\n[policy]\ndoubt_wait = "0s"\n')
     monkeypatch.setattr(auditing, "FIRST_LOOK", timedelta(0))
-    channels = serving(rig.Asked(Delivered("n"), answers=[NotFound()] * 3))
+    channels = serving(rig.Asked(Delivered("n"), answers=[NotThere()] * 3))
     settings = replace(load(path, {}), database=url_of(database))
     facts: list[Fact] = []
     stop = asyncio.Event()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sendonce.engine.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.patience import FIRST_SECONDS, LONGEST_SECONDS, Patience
 from sendonce.errors import ConfigError, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 
@@ -37,7 +37,7 @@ def test_the_longest_send_is_below_the_lease() -> None:
 
 async def test_patience_says_once_that_it_waits_and_once_that_it_is_over() -> None:
     facts: list[Fact] = []
-    patience = Patience("worker", facts.append)
+    patience = Backoff("worker", facts.append)
     stop = asyncio.Event()
     stop.set()
 
@@ -50,7 +50,7 @@ async def test_patience_says_once_that_it_waits_and_once_that_it_is_over() -> No
 
 
 async def test_patience_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
-    patience = Patience("worker", lambda _: None)
+    patience = Backoff("worker", lambda _: None)
     stop = asyncio.Event()
     stop.set()
     pauses = []

@@ -10,9 +10,9 @@ from sendonce.channels.protocol import Message
 from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown
 from sendonce.domain.serving import Served
-from sendonce.engine import waiting
+from sendonce.engine import parking
 from sendonce.engine.breakers import COUNTED, Breakers
-from sendonce.engine.fairness import REMEMBERED, Fairness, Lanes
+from sendonce.engine.fairness import REMEMBERED, Fairness, Quotas
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Tripped
 from sendonce.outbox.drafts import Draft
@@ -66,74 +66,74 @@ def completed(database: Database, destination: str) -> int:
 
 class TestLanes:
     def test_a_lane_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
-        lanes = Lanes(first=2, most=4)
-        assert lanes.left("a") == 2
+        quotas = Quotas(first=2, most=4)
+        assert quotas.left("a") == 2
         for _ in range(5):
-            lanes.begin("a")
-            lanes.end("a", Delivered(), 0.01)
+            quotas.begin("a")
+            quotas.end("a", Delivered(), 0.01)
 
-        assert lanes.left("a") == 4
+        assert quotas.left("a") == 4
 
     def test_slow_answers_earn_nothing(self) -> None:
-        lanes = Lanes(first=2, most=4)
-        lanes.begin("a")
-        lanes.end("a", Delivered(), 5.0)
+        quotas = Quotas(first=2, most=4)
+        quotas.begin("a")
+        quotas.end("a", Delivered(), 5.0)
 
-        assert lanes.left("a") == 2
+        assert quotas.left("a") == 2
 
     @pytest.mark.parametrize("outcome", [Failed("503"), Unknown("timeout")])
     def test_failures_cost_what_was_earned(self, outcome: Outcome) -> None:
-        lanes = Lanes(first=2, most=10)
+        quotas = Quotas(first=2, most=10)
         for _ in range(20):
-            lanes.begin("a")
-            lanes.end("a", Delivered(), 0.01)
-        assert lanes.left("a") == 10
-        lanes.begin("a")
-        lanes.end("a", outcome, 0.01)
+            quotas.begin("a")
+            quotas.end("a", Delivered(), 0.01)
+        assert quotas.left("a") == 10
+        quotas.begin("a")
+        quotas.end("a", outcome, 0.01)
 
-        assert lanes.left("a") == 5
+        assert quotas.left("a") == 5
 
     def test_failures_never_cost_what_a_lane_begins_with(self) -> None:
-        lanes = Lanes(first=4, most=10)
+        quotas = Quotas(first=4, most=10)
         for _ in range(4):
-            lanes.begin("a")
+            quotas.begin("a")
         for _ in range(3):
-            lanes.end("a", Failed("503"), 0.01)
+            quotas.end("a", Failed("503"), 0.01)
 
-        assert (lanes.in_flight("a"), lanes.left("a")) == (1, 3)
+        assert (quotas.in_flight("a"), quotas.left("a")) == (1, 3)
 
     def test_what_is_on_its_way_is_taken_off(self) -> None:
-        lanes = Lanes(first=2, most=4)
+        quotas = Quotas(first=2, most=4)
         for _ in range(3):
-            lanes.begin("a")
+            quotas.begin("a")
 
-        assert (lanes.left("a"), lanes.in_flight("a"), lanes.all_left()) == (0, 3, {"a": 0})
+        assert (quotas.left("a"), quotas.in_flight("a"), quotas.all_left()) == (0, 3, {"a": 0})
 
     def test_idle_lanes_are_forgotten(self) -> None:
-        lanes = Lanes(first=2, most=4)
+        quotas = Quotas(first=2, most=4)
         for number in range(5000):
-            lanes.begin(str(number))
-            lanes.end(str(number), Delivered(), 0.01)
+            quotas.begin(str(number))
+            quotas.end(str(number), Delivered(), 0.01)
 
-        assert list(lanes.all_left()) == [str(number) for number in range(5000 - REMEMBERED, 5000)]
+        assert list(quotas.all_left()) == [str(number) for number in range(5000 - REMEMBERED, 5000)]
 
     def test_a_lane_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
-        lanes = Lanes(first=2, most=4)
+        quotas = Quotas(first=2, most=4)
         for outcome in (Failed("503"), Refused("422")):
-            lanes.begin("a")
-            lanes.end("a", outcome, 0.01)
+            quotas.begin("a")
+            quotas.end("a", outcome, 0.01)
 
-        assert lanes.all_left() == {}
+        assert quotas.all_left() == {}
 
     def test_what_is_on_its_way_is_never_forgotten(self) -> None:
-        lanes = Lanes(first=2, most=4)
-        lanes.begin("busy")
+        quotas = Quotas(first=2, most=4)
+        quotas.begin("busy")
         for number in range(500):
-            lanes.begin(str(number))
-            lanes.end(str(number), Delivered(), 0.01)
+            quotas.begin(str(number))
+            quotas.end(str(number), Delivered(), 0.01)
 
-        assert lanes.in_flight("busy") == 1
-        lanes.end("busy", Delivered(), 0.01)
+        assert quotas.in_flight("busy") == 1
+        quotas.end("busy", Delivered(), 0.01)
 
     def test_null_and_hosts(self) -> None:
         fairness = Fairness(100)
@@ -428,7 +428,7 @@ def parked(database: Database) -> int:
 async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_room(
     sqlite: Database, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(parking, "LOOK_SECONDS", 0.02)
     publish(sqlite, 1, DEAD)
     await sqlite_store.trip(f"destination:{DEAD}", pause=MS, code=None)
     gate, looks = asyncio.Event(), list[int]()
@@ -457,7 +457,7 @@ async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: 
     await sqlite_store.start(1, 10, timedelta(minutes=5))
     fairness = Fairness(10, per_place=1)
     breakers = Breakers(sqlite_store, after=3, pauses=Pauses(first=MS, longest=MS), emit=lambda _: None)
-    rooms = waiting.WaitingRooms(sqlite_store, fairness, breakers, hold=timedelta(minutes=5))
+    rooms = parking.Parking(sqlite_store, fairness, breakers, hold=timedelta(minutes=5))
     fairness.begin([a_claim(destination="test://dead.example/other", address="test://dead.example/other")])
     await rooms.look(Served(["https", "test"]))
     assert (await rooms.allot(5)).quotas == {}

@@ -2,7 +2,7 @@
 
 from sendonce.domain.attempts import Result
 from sendonce.domain.outcomes import Outcome, Refused
-from sendonce.engine.gone import REASON, Gone
+from sendonce.engine.gone import REASON, DisableGoneSubscriptions
 from sendonce.observability.facts import Disabled, Fact
 from sendonce.store.ports import Store
 from tests.given import HOLD, given_event, given_lease, result
@@ -37,7 +37,7 @@ async def test_a_subscription_whose_receiver_is_gone_is_disabled_and_what_follow
 ) -> None:
     id = await a_subscription(store)
     facts: list[Fact] = []
-    gone = Gone(store, facts.append)
+    gone = DisableGoneSubscriptions(store, facts.append)
 
     gone.note(await settled(database, store, GONE, amount=3))
     await gone.apply()
@@ -51,7 +51,7 @@ async def test_a_subscription_whose_receiver_is_gone_is_disabled_and_what_follow
 
 async def test_other_refusals_disable_nothing(database: Database, store: Store) -> None:
     id = await a_subscription(store)
-    gone = Gone(store, lambda _: None)
+    gone = DisableGoneSubscriptions(store, lambda _: None)
 
     gone.note(await settled(database, store, Refused("http_404", "no")))
     await gone.apply()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sendonce.domain.attempts import Lease
-from sendonce.domain.outcomes import Delivered, Found, NotFound
+from sendonce.domain.outcomes import Delivered, Found, NotThere
 from sendonce.engine.instance import check_instance
 from sendonce.engine.memory import Memory
 from sendonce.errors import ConfigError
@@ -189,7 +189,7 @@ async def test_a_worker_that_begins_anew_knows_from_its_file_that_commits_were_l
     delivery_id = given_due_delivery(database, to="test:a")
     claim = [delivery_id + 7, 1, 12345, 1, database.now().isoformat()]
     path.write_text(json.dumps({"namespace": "", "claim": claim, "server": None}))
-    channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n-1"), answers=[NotThere()])
 
     async with working(store, serving(channel, doubt_wait="1h"), memory=Memory(str(path))) as at_work:
         await until_async(lambda: CommitsLost(is_new=True) in at_work.facts, "the loss was noticed")

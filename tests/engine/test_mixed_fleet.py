@@ -9,7 +9,7 @@ from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Lease
 from sendonce.domain.outcomes import Delivered, Failed, Fault
 from sendonce.domain.serving import Served
-from sendonce.engine import unserved, waiting
+from sendonce.engine import parking, unserved
 from sendonce.engine.memory import Memory
 from sendonce.observability.facts import CommitsLost, NotServed
 from sendonce.store.ports import Store
@@ -133,7 +133,7 @@ async def test_a_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
 ) -> None:
     """It claims many times between two looks at the rooms."""
     monkeypatch.setattr(unserved, "STEP", 1)
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(parking, "LOOK_SECONDS", 0.1)
     given_many(database, 3, to="fax:1")
     soon = later(database, timedelta(hours=1))
     short = [given_due_delivery(database, to=to, expires_at=soon) for to in ("fax:2", "sms:2")]

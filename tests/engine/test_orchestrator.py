@@ -11,7 +11,7 @@ from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim, Report
 from sendonce.domain.decide import Decision, complete
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.outcomes import Delivered, Failed, NotFound, Outcome, Unknown
+from sendonce.domain.outcomes import Delivered, Failed, NotThere, Outcome, Unknown
 from sendonce.domain.policies import Policy
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -27,7 +27,7 @@ def orchestrator() -> Orchestrator:
     channels = Channels()
     channels.add(Told(), "test", max_attempts=1)
     channels.add(Told(), "held", if_unsure="hold")
-    channels.add(Asked(answers=[NotFound()]), "asked", if_unsure="hold")
+    channels.add(Asked(answers=[NotThere()]), "asked", if_unsure="hold")
     return Orchestrator(cast(OrchestratorStore, None), Policies(QUICK, channels.settings()), channels)
 
 

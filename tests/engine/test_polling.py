@@ -9,7 +9,7 @@ import pytest
 from sendonce.compose import open_doorbell
 from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.ports import Doorbell, Store
+from sendonce.store.ports import Notifier, Store
 from tests.engine.faults import faulty
 from tests.engine.rig import Told, given_many, once, serving, working
 from tests.given import given_due_delivery
@@ -44,7 +44,7 @@ class Pauses:
 class ForAnHour:
     """A doorbell that is waited for so long each time: what is found sooner, it has rung for."""
 
-    def __init__(self, doorbell: Doorbell) -> None:
+    def __init__(self, doorbell: Notifier) -> None:
         self._doorbell = doorbell
         self.rests = 0
 

@@ -18,7 +18,7 @@ from sendonce.domain.outcomes import (
     Failed,
     Found,
     NoAnswer,
-    NotFound,
+    NotThere,
     Refused,
     Unknown,
 )
@@ -64,7 +64,7 @@ async def test_R16_what_is_found_is_completed_with_its_id_and_time_and_nothing_i
 
 async def test_R11_what_is_not_found_is_sent_by_a_worker_with_the_same_token(database: Database, store: Store) -> None:
     [delivery_id] = await given_in_doubt(database, store)
-    channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n-1"), answers=[NotThere()])
 
     done, _ = await reconcile(store, serving(channel))
 
@@ -83,7 +83,7 @@ async def test_R11_what_is_not_found_is_sent_by_a_worker_with_the_same_token(dat
 @pytest.mark.parametrize("outcome", [Unknown("timeout"), LEASE_EXPIRED])
 async def test_R11_nothing_is_asked_about_before_its_moment(database: Database, store: Store, outcome: Unknown) -> None:
     [delivery_id] = await given_in_doubt(database, store, outcome=outcome, policy=LATER)
-    channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n-1"), answers=[NotThere()])
 
     early, _ = await reconcile(store, serving(channel))
 
@@ -100,7 +100,7 @@ async def test_R11_who_lost_a_lease_may_still_be_sending_and_is_not_asked_about_
     database: Database, store: Store
 ) -> None:
     await given_in_doubt(database, store, outcome=LEASE_EXPIRED, policy=replace(AT_ONCE, timeout=HOUR))
-    channel = rig.Asked(Delivered("n-1"), answers=[NotFound()])
+    channel = rig.Asked(Delivered("n-1"), answers=[NotThere()])
 
     done, _ = await reconcile(store, serving(channel))
 
@@ -170,7 +170,7 @@ async def test_R16_no_permanent_failure_before_it_was_asked_about_and_not_found(
 ) -> None:
     given_due_delivery(database, to="test:a")
     once = Policy(max_attempts=1, jitter=0, doubt_wait=timedelta(0))
-    channel = rig.Asked(Unknown("timeout"), answers=[NoAnswer("down"), NotFound()])
+    channel = rig.Asked(Unknown("timeout"), answers=[NoAnswer("down"), NotThere()])
     lease = await given_lease(store)
     orchestrator = Orchestrator(store, Policies(once), serving(channel))
     await orchestrator.settle(orchestrator.decide([Said(lease.claims[0], lease.id, Unknown("timeout"))]))

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.engine import patience
+from sendonce.engine import backoff
 from sendonce.engine import worker as worker_module
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import DatabaseLost, Stopped, Stopping
@@ -104,7 +104,7 @@ async def test_an_idle_worker_stops_at_once(sqlite_store: Store) -> None:
 
 
 async def test_it_stops_while_the_database_is_away(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_SECONDS", 3600.0)
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", 3600.0)
     broken, store = faulty(sqlite_store)
     broken.before["start"] = [StoreBusy("away")] * 1000
 

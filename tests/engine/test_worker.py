@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from sendonce.domain.attempts import Result, Verdict
-from sendonce.domain.outcomes import Deferred, Delivered, Failed, Found, NotFound, Refused, Unknown
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Found, NotThere, Refused, Unknown
 from sendonce.engine import worker as worker_module
-from sendonce.engine.vitals import Vitals
+from sendonce.engine.health import Health
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Settled
 from sendonce.store.ports import Store
@@ -142,7 +142,7 @@ class TestDoubt:
 
     async def test_what_the_other_side_does_not_have_is_sent_again(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="test:a")
-        channel = Asked(Unknown("reset"), Delivered("n-2"), answers=[NotFound()])
+        channel = Asked(Unknown("reset"), Delivered("n-2"), answers=[NotThere()])
 
         async with working(store, serving(channel)):
             await completed(database, 1)
@@ -340,7 +340,7 @@ class TestABusyDatabase:
         turns: list[int] = []
         monkeypatch.setattr(worker_module, "TURN_SECONDS", 0.01)
         monkeypatch.setattr(
-            Vitals, "turn", lambda _, part: turns.append(len(store.calls)) if part == worker_module.CLAIMS else None
+            Health, "turn", lambda _, part: turns.append(len(store.calls)) if part == worker_module.CLAIMS else None
         )
 
         async with working(cast(Store, store), serving(channel), concurrency=2):

@@ -52,7 +52,7 @@ PROMISED: tuple[Promise, ...] = (
         "the receiver remembers tokens for as long as deliveries are retried, replayed or restored",
         (
             "conformance/test_sending.py::test_R9_D4_every_attempt_has_the_same_bytes_and_the_same_token",
-            "engine/test_attempting.py::test_every_attempt_carries_the_same_token",
+            "engine/test_attempt.py::test_every_attempt_carries_the_same_token",
             "simulation/test_simulation.py::test_nothing_is_lost_and_nothing_doubled_whatever_happens",
             "crash/test_chaos.py::test_a_short_run",
         ),
@@ -77,7 +77,7 @@ PROMISED: tuple[Promise, ...] = (
             "conformance/test_doubt.py::test_R10_where_a_repeat_is_not_wanted_it_is_held_for_a_person",
             "conformance/test_crashes.py"
             "::test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again",
-            "engine/test_attempting.py::test_what_can_never_be_told_is_held_where_a_repeat_is_not_wanted",
+            "engine/test_attempt.py::test_what_can_never_be_told_is_held_where_a_repeat_is_not_wanted",
         ),
         ("simulation", "chaos-postgres", "chaos-sqlite"),
     ),
@@ -272,7 +272,7 @@ PROMISED: tuple[Promise, ...] = (
             "attack/test_secrets.py::test_a_worker_in_every_trouble_tells_no_secret",
             "attack/test_secrets.py::test_no_option_wants_a_secret_as_a_word",
             "cli/test_database.py::test_a_password_is_never_printed_when_the_address_is_broken",
-            "engine/test_sender.py::test_a_channel_that_raises_may_have_sent",
+            "engine/test_send_pool.py::test_a_channel_that_raises_may_have_sent",
         ),
     ),
 )
@@ -286,7 +286,7 @@ NOT_PROMISED: tuple[Promise, ...] = (
     Promise(
         "That an answer is true. A receiver that says it has nothing, and has it, gets it a second time",
         "receivers that can only be asked",
-        ("engine/test_attempting.py::test_not_found_clears_the_doubt_and_sends",),
+        ("engine/test_attempt.py::test_not_found_clears_the_doubt_and_sends",),
     ),
     Promise(
         "That nothing arrives after the receiver has truly said that it is not there. A sender that stood still between"

@@ -21,7 +21,7 @@ SUITES = (
     "tests/channels/test_guard.py",
     "tests/channels/test_names.py",
     "tests/channels/test_smtp_failures.py",
-    "tests/engine/test_listening.py",
+    "tests/engine/test_metrics_server.py",
 )
 
 

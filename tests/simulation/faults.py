@@ -20,8 +20,8 @@ from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed, Outcome
 from sendonce.domain.tokens import provider_token
-from sendonce.engine import attempting, sender, waiting
-from sendonce.engine.attempting import Attempted, Attempting, Known
+from sendonce.engine import attempt, parking, send_pool
+from sendonce.engine.attempt import Attempted, AttemptRunner, Known
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.store.evidence import evidence_of
@@ -131,15 +131,15 @@ def _moved(result: Result, attempt: int | None = None, lease_id: int | None = No
 @fault("completed_means_received", "given_up_without_doubt_means_not_received", within=10)
 def marks_before_it_sends() -> Patch:
     """It is reported as delivered, and sent after that."""
-    real = Attempting.attempt
+    real = AttemptRunner.attempt
 
-    async def attempt(self: Attempting, claim: Claim, *args: Any) -> Attempted:
+    async def attempt(self: AttemptRunner, claim: Claim, *args: Any) -> Attempted:
         if claim.in_doubt or claim.is_proven:
             return await real(self, claim, *args)
         asyncio.create_task(real(self, claim, *args))  # noqa: RUF006
         return Attempted(Delivered("marked"))
 
-    return patch.object(Attempting, "attempt", attempt)
+    return patch.object(AttemptRunner, "attempt", attempt)
 
 
 @fault("asked_before_sent_again", "nothing_is_doubled", within=10)
@@ -149,7 +149,7 @@ def skips_the_look_up() -> Patch:
     async def ask(*args: Any) -> Known:
         return Known(None)
 
-    return patch.object(attempting, "ask", ask)
+    return patch.object(attempt, "ask", ask)
 
 
 @fault("doubt_is_sticky", within=190)
@@ -250,12 +250,12 @@ def claims_what_it_does_not_serve() -> Patch:
 @fault("everything_comes_to_an_end", within=20)
 def forgets_what_waits_for_its_channel() -> Patch:
     """What is left to others is in a room that nobody takes it out of."""
-    real = waiting._address_of
+    real = parking._address_of
 
     def address_of(room: Any, served: Any) -> Any:
         return "nobody" if room.name.startswith("channel:") else real(room, served)
 
-    return patch.object(waiting, "_address_of", address_of)
+    return patch.object(parking, "_address_of", address_of)
 
 
 @fault("nobody_asks_too_early", within=20)
@@ -275,7 +275,7 @@ def sends_when_its_lease_is_over() -> Patch:
         self.deadline = time.monotonic() + wanted
         return wanted
 
-    return patch.object(sender._Slot, "seconds", seconds)
+    return patch.object(send_pool._Slot, "seconds", seconds)
 
 
 @fault("everything_comes_to_an_end", "no_lease_is_left", within=90)
@@ -296,7 +296,7 @@ def gives_up_results_when_the_database_is_away() -> Patch:
 @fault("nothing_is_doubled", "given_up_without_doubt_means_not_received", "hold_means_hold", within=90)
 def takes_a_timeout_for_a_failure() -> Patch:
     """No answer in time is read as: not sent."""
-    return patch.object(sender, "TIMED_OUT", Failed("timeout"))
+    return patch.object(send_pool, "TIMED_OUT", Failed("timeout"))
 
 
 @fault("doubt_is_sticky", within=10)
@@ -314,7 +314,7 @@ def sends_what_is_to_be_held() -> Patch:
     def planted() -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(patch.object(decide, "_is_held", lambda *args: False))
-            stack.enter_context(patch.object(attempting, "_unsure", lambda *args: Known(None, cannot_be_asked=True)))
+            stack.enter_context(patch.object(attempt, "_unsure", lambda *args: Known(None, cannot_be_asked=True)))
             yield
 
     return planted()
@@ -389,10 +389,10 @@ def opens_breakers_for_longer_without_a_probe() -> Patch:
 @fault("subscriptions_are_signed", within=50)
 def sends_unsigned_when_the_secret_cannot_be_read() -> Patch:
     """Without its secret it goes out unsigned."""
-    real = Attempting._credentials
+    real = AttemptRunner._credentials
 
-    async def credentials(self: Attempting, claim: Claim) -> Any:
+    async def credentials(self: AttemptRunner, claim: Claim) -> Any:
         found = await real(self, claim)
         return NONE if isinstance(found, Deferred) else found
 
-    return patch.object(Attempting, "_credentials", credentials)
+    return patch.object(AttemptRunner, "_credentials", credentials)

@@ -83,7 +83,7 @@ class History:
         """Look-ups about these in between that gave leave to send."""
         for id in delivery_ids:
             for asking in self.askings.get(id, ()):
-                if after < asking.tick < before and asking.answer in ("NotFound", "CannotTell"):
+                if after < asking.tick < before and asking.answer in ("NotThere", "CannotTell"):
                     yield asking
 
     def family(self, delivery_id: int) -> list[int]:

@@ -154,7 +154,7 @@ def doubt_is_sticky(history: History) -> Iterator[str]:
         elif row["was_doubt"] and not row["doubt"] and row["became"] != "Completed":
             claimed = history.claims.get((row["id"], row["attempt"]), (0, {}))[0]
             answers = history.askings.get(row["id"], ())
-            if not any(claimed < each.tick < row["tick"] and each.answer == "NotFound" for each in answers):
+            if not any(claimed < each.tick < row["tick"] and each.answer == "NotThere" for each in answers):
                 yield f"delivery {row['id']} was in doubt, and nobody has said that it did not arrive"
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.gone import Gone
-from sendonce.engine.keeper import Keeper
-from sendonce.engine.keyring import SubscriptionKeyring
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.credentials import CredentialsCache
+from sendonce.engine.gone import DisableGoneSubscriptions
+from sendonce.engine.held_leases import HeldLeases
+from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -18,7 +18,7 @@ from sendonce.engine.reconciler import Reconciler
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Fact
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.store.ports import Store
 from tests.simulation.loop import Process, Strand
 
@@ -73,15 +73,15 @@ class Node:
         channels = scene.world.channels(self.process, self.lacking)
         policies = Policies(POLICY, channels.settings())
         worker_id = await store.register(self.process.name, "1", 4, serves=channels.names)
-        orchestrator, book = Orchestrator(store, policies, channels), LeaseBook()
+        orchestrator, book = Orchestrator(store, policies, channels), HeldLeases()
         namespace = await store.namespace()
-        gone, memory = Gone(store, self._emit), Memory()
+        gone, memory = DisableGoneSubscriptions(store, self._emit), Memory()
         worker = self.worker = Worker(
             orchestrator, store, channels, policies, book, scene.config,
             worker_id=worker_id, namespace=namespace, emit=self._emit, rooms=store,
-            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,), memory=memory,
+            keyring=CredentialsCache(store, SecretBox()), on_settled=(gone.note,), memory=memory,
         )  # fmt: skip
-        keeper = Keeper(
+        keeper = LeaseKeeper(
             cast(Store, scene.door(self.process)), book, orchestrator.decide,
             worker_id=worker_id, hold=scene.config.lease, emit=self._emit, memory=memory,
         )  # fmt: skip
@@ -116,7 +116,7 @@ class Reconciling:
             reconciler = Reconciler(
                 Orchestrator(store, policies, channels), store, channels, policies,
                 namespace=await store.namespace(), worker_id=await store.register(self.process.name, "1", 4),
-                keyring=SubscriptionKeyring(store, Sealer()),
+                keyring=CredentialsCache(store, SecretBox()),
             )  # fmt: skip
             await reconciler.run(lambda asked: None)
         except StoreBusy:

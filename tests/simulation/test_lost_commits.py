@@ -13,7 +13,7 @@ import pytest
 
 from sendonce.admin.repair import requeue
 from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import LookUp, NotFound
+from sendonce.domain.outcomes import LookUp, NotThere
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.sqlite import orchestrating
@@ -36,7 +36,7 @@ class LaggingWorld(World):
         took = [effect for send in self.sends if send.token == message.token for effect in send.effects]
         times = [send.at for send in self.sends if send.token == message.token]
         if took and self._loop.time() - min(times) < LAG:
-            self._later(0.001, answer.set_result, NotFound())
+            self._later(0.001, answer.set_result, NotThere())
         else:
             super()._look(message, answer)
 

@@ -21,7 +21,7 @@ from sendonce.domain.outcomes import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
     Refused,
 )
@@ -224,7 +224,7 @@ class World:
         elif forgotten and self._dice.random() < 0.5:
             found = CannotTell("too_old")
         else:
-            found = NotFound() if name is None else Found(name)
+            found = NotThere() if name is None else Found(name)
         told = type(found).__name__
         self.askings.append(
             Asking(self._tick(), _intent(message), message.delivery_id, message.attempt, told, forgotten)

@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 
 from sendonce.admin.secrets import reseal
 from sendonce.errors import NotAllowed, NotFound, SendonceError
-from sendonce.sealing import Sealer, Use, new_key
+from sendonce.sealing import SecretBox, Use, new_key
 from sendonce.store.ports import Store
 from sendonce.store.records import SecretRow
 from tests.store.databases import REFUSED, Database, PostgresDatabase, SqliteDatabase
@@ -172,7 +172,7 @@ async def test_what_is_not_there_or_removed_cannot_be_rotated(database: Database
 
 
 async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Database, store: Store) -> None:
-    sealer, secret = Sealer([new_key()]), b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    sealer, secret = SecretBox([new_key()]), b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     plain = await subscribe(store, signing=b"a plain one, to be found")
 
     subscription_id = await subscribe(store, signing=sealer.seal(secret, USE))
@@ -186,7 +186,7 @@ async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Dat
 
 async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Database, store: Store) -> None:
     """Somebody has forgotten the key: nothing is written, and the sentence says what to do."""
-    sealed, plain = Sealer([new_key()]).seal(b"whsec_first", USE), Sealer().seal(b"whsec_second", USE)
+    sealed, plain = SecretBox([new_key()]).seal(b"whsec_first", USE), SecretBox().seal(b"whsec_second", USE)
     subscription_id = await subscribe(store, signing=sealed)
 
     with pytest.raises(NotAllowed, match="SENDONCE_SECRET_KEYS"):
@@ -200,16 +200,16 @@ async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Databa
 
 async def test_sealing_anew_leaves_nothing_that_the_old_key_or_no_key_opens(database: Database, store: Store) -> None:
     old, new = new_key(), new_key()
-    both = Sealer([new, old])
+    both = SecretBox([new, old])
     unbound = b"sealed:" + Fernet(old).encrypt(b"token")
-    first = await subscribe(store, signing=Sealer().seal(b"was plain for long", USE), bearer=unbound)
+    first = await subscribe(store, signing=SecretBox().seal(b"was plain for long", USE), bearer=unbound)
     second = await subscribe(store, signing=b"sealed:" + Fernet(old).encrypt(b"second"))
 
     assert await reseal(store, both, operator="ada") == 3
     assert await reseal(store, both, operator="ada") == 3
 
     rows = [*await rows_of(store, first), *await rows_of(store, second)]
-    opened = [Sealer([new]).open(row.secret, Use(row.subscription_id, row.kind)) for row in rows]
+    opened = [SecretBox([new]).open(row.secret, Use(row.subscription_id, row.kind)) for row in rows]
     assert opened == [b"token", b"was plain for long", b"second"]
     assert all(row.secret.startswith(b"sealed:2:") for row in rows)
     assert [database.rows("operations")[-1][name] for name in ("kind", "affected")] == ["reseal", 3]
@@ -224,7 +224,7 @@ async def test_where_all_say_what_they_are_of_none_is_stored_that_does_not(datab
     subscription_id = await subscribe(store, signing=unbound)
     await subscribe(store, signing=unbound)
 
-    await reseal(store, Sealer([key]), operator="ada")
+    await reseal(store, SecretBox([key]), operator="ada")
     before = in_table(database)
     for work in (rotate(store, subscription_id, unbound), subscribe(store, bearer=unbound)):
         with pytest.raises(NotAllowed, match=r"bound to what they are of: store them with a newer sendonce"):
@@ -233,7 +233,7 @@ async def test_where_all_say_what_they_are_of_none_is_stored_that_does_not(datab
         database.execute("update sendonce_subscription_secrets set secret = ?", unbound)
 
     assert in_table(database) == before
-    await rotate(store, subscription_id, Sealer([key]).seal(b"whsec_new", USE))
+    await rotate(store, subscription_id, SecretBox([key]).seal(b"whsec_new", USE))
 
 
 OTHER_SECRET = {"id": "id + 100", "subscription_id": "2", "kind": "'bearer'", "created_at": "created_at + {hour}"}

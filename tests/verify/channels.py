@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from sendonce.channels import Accepted, Channels, Delivered, Failed, Found, LookUp, Message, NotFound, Outcome, Refused
+from sendonce.channels import Accepted, Channels, Delivered, Failed, Found, LookUp, Message, NotThere, Outcome, Refused
 from sendonce.domain.outcomes import Deferred, Unknown
 
 STUCK = "any:stuck"
@@ -27,5 +27,5 @@ class Anything:
         return _chance.choice(answers)
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
-        answers: list[LookUp] = [Found("n"), NotFound()]
+        answers: list[LookUp] = [Found("n"), NotThere()]
         return _chance.choice(answers)

@@ -15,7 +15,7 @@ from sendonce.channels.faults import named
 from sendonce.channels.protocol import Asking, Message, memory_of
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim
-from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotFound
+from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotThere
 from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed
 from sendonce.store.records import DeliveryRow, SubscriptionRow
@@ -239,7 +239,7 @@ class _Checking:
 
 def _judged(delivery: DeliveryRow, answer: LookUp) -> Checked:
     match answer:
-        case NotFound():
+        case NotThere():
             # One that a person has attested had no attempts: their word is not overruled by a machine.
             return Checked(delivery, Check.NO_EVIDENCE, can_be_repaired=delivery.attempt_count > 0)
         case Found(notification_id):

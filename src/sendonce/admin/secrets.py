@@ -11,7 +11,7 @@ from sendonce.admin.subscriptions import standing
 from sendonce.channels.header_names import is_ours
 from sendonce.channels.signing import key_of
 from sendonce.errors import ConfigError
-from sendonce.sealing import VARIABLE, Sealer, Use
+from sendonce.sealing import VARIABLE, SecretBox, Use
 from sendonce.store.ports import SealStore
 from sendonce.store.records import SubscriptionRow
 from sendonce.store.subscriptions import Sealing
@@ -31,7 +31,7 @@ class Secrets:
     headers: Mapping[str, str] = field(default_factory=dict)
     certificate: str | None = None
 
-    def sealed(self, sealer: Sealer) -> Sealing:
+    def sealed(self, sealer: SecretBox) -> Sealing:
         """By kind, as they are stored for the subscription whose id it is told."""
         texts = {
             "signing": self.signing,
@@ -92,7 +92,7 @@ async def rotate(
     secret: str,
     *,
     overlap: timedelta,
-    sealer: Sealer,
+    sealer: SecretBox,
     operator: str,
     reason: str | None = None,
 ) -> Rotated:
@@ -106,7 +106,7 @@ async def rotate(
     return Rotated(found, is_replacement)
 
 
-async def reseal(store: SealStore, sealer: Sealer, *, operator: str) -> int:
+async def reseal(store: SealStore, sealer: SecretBox, *, operator: str) -> int:
     """Encrypt every stored secret with the first key, for what it is of alone, also those that were plain or opened for
     any use until now; how many there were."""
     if not sealer.has_keys:

@@ -24,7 +24,7 @@ from sendonce.domain.outcomes import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
 )
 from sendonce.domain.policies import DEFAULT_POLICY, override
@@ -198,7 +198,7 @@ class AskingEndpoint(HttpEndpoint):
     def _not_found(self, message: Message) -> LookUp:
         if self.remembers is not None and datetime.now(UTC) - message.recorded_at >= self.remembers:
             return CannotTell("too_old", "it may have forgotten the message by now")
-        return NotFound()
+        return NotThere()
 
 
 def endpoint(profile: HttpProfile, client: HttpClient) -> Channel:

@@ -13,7 +13,7 @@ from sendonce.channels.mail import Mail
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import LACKING, PROVIDER_HAD_IT, PROVIDER_LOST, RATE_LIMITED, SERVER, http_answer
 from sendonce.domain.emails import parse_mailbox
-from sendonce.domain.outcomes import CannotTell, LookUp, NoAnswer, NotFound, Outcome, Refused, Unknown
+from sendonce.domain.outcomes import CannotTell, LookUp, NoAnswer, NotThere, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, ConfigError
 
 # Their clock and the database's may differ, and a provider forgets in batches.
@@ -65,7 +65,7 @@ class Provider(Protocol):
         ...
 
     def finding(self, said: Said, message: Message) -> LookUp:
-        """What an answer to that means: Found, NotFound, or NoAnswer. Asked for 2xx and 4xx other than 429 only."""
+        """What an answer to that means: Found, NotThere, or NoAnswer. Asked for 2xx and 4xx other than 429 only."""
         ...
 
 
@@ -130,7 +130,7 @@ class MailApi:
             again_in = retry_after_of(answer.headers.get("Retry-After"))
             return NoAnswer(f"http_{said.status}", "the mail provider could not be asked", again_in, SERVER.fault)
         found = self._provider.finding(said, message)
-        if isinstance(found, NotFound) and not is_remembered:
+        if isinstance(found, NotThere) and not is_remembered:
             return CannotTell("forgotten", "the mail provider does not have it, and may have forgotten it by now")
         return found
 

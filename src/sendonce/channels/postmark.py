@@ -13,7 +13,7 @@ from sendonce.domain.outcomes import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
 )
 
@@ -90,7 +90,7 @@ class Postmark:
         if said.status != 200 or not isinstance(messages, list):
             return NoAnswer("bad_answer", "Postmark's answer to the search cannot be read")
         if not messages and said.parts.get("TotalCount") == 0:
-            return NotFound()
+            return NotThere()
         # An answer about another mail, from a search that did not filter, must not count as ours.
         match messages:
             case [{"MessageID": str(id), "Metadata": {"sendonce": message.token}, **rest}]:

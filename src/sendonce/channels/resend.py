@@ -14,7 +14,7 @@ from sendonce.domain.outcomes import (
     Found,
     LookUp,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
 )
 
@@ -91,7 +91,7 @@ class Resend:
     def finding(self, said: Said, message: Message) -> LookUp:
         """The answer holds the whole mail, so that it may have been cut: what matters stands before its content."""
         if said.status == 404 and said.text_of("name") == "not_found":
-            return NotFound()
+            return NotThere()
         if said.status == 401 or said.text_of("name") in _CREDENTIALS:
             return NoAnswer("our_credentials", "Resend does not accept the key for asking: it needs full access")
         if said.status != 200 or f'"{message.notification_id}"' not in said.text:

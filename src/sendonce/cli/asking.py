@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sendonce.channels.registry import Channels
-    from sendonce.engine.keyring import SubscriptionKeyring
+    from sendonce.engine.credentials import CredentialsCache
     from sendonce.engine.policies import Policies
     from sendonce.store.ports import Store
 
@@ -25,13 +25,13 @@ class Means:
     store: "Store"
     channels: "Channels"
     policies: "Policies"
-    keyring: "SubscriptionKeyring"
+    keyring: "CredentialsCache"
     instance: str | None
 
 
 def with_means(args: argparse.Namespace, work: "Callable[[Means], Awaitable[Answer]]") -> Answer:
     """What `work` answers; channels and database are closed whatever happens."""
-    from sendonce.engine.keyring import SubscriptionKeyring
+    from sendonce.engine.credentials import CredentialsCache
     from sendonce.engine.policies import Policies
 
     settings = settings_for(args)
@@ -45,7 +45,7 @@ def with_means(args: argparse.Namespace, work: "Callable[[Means], Awaitable[Answ
                     store=store,
                     channels=channels,
                     policies=policies,
-                    keyring=SubscriptionKeyring(store, settings.sealer),
+                    keyring=CredentialsCache(store, settings.sealer),
                     instance=settings.worker.instance,
                 )
             )

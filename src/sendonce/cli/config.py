@@ -69,12 +69,12 @@ def _check(settings: "Settings") -> None:
     import asyncio
 
     from sendonce.embedded import doorbell_of
-    from sendonce.engine.sinks import sinks_of
+    from sendonce.engine.alert_transports import transports_of
 
     channels = channels_for(settings)
     try:
         doorbell_of(settings)
-        sinks_of(settings.alerts, channels, "")
+        transports_of(settings.alerts, channels, "")
     except ConfigError as error:
         raise WrongUse(str(error)) from None
     finally:

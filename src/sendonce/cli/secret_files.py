@@ -13,7 +13,7 @@ from sendonce.cli.sending import sealer_for
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sendonce.sealing import Sealer
+    from sendonce.sealing import SecretBox
 
 Answer = TypeVar("Answer")
 LONGEST = 100_000
@@ -80,7 +80,7 @@ def signing_of(args: argparse.Namespace) -> str | None:
     return _checked(check_signing, args.secret_file)
 
 
-def sealer_of(args: argparse.Namespace) -> "Sealer":
+def sealer_of(args: argparse.Namespace) -> "SecretBox":
     """With the keys of the settings file or the environment: those that workers open secrets with."""
     return sealer_for(args)
 

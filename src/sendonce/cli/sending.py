@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sendonce.cli.parser import Parser
     from sendonce.config.model import Settings
     from sendonce.config.setting import Setting
-    from sendonce.sealing import Sealer
+    from sendonce.sealing import SecretBox
 
 
 def add_config(parser: "Parser") -> None:
@@ -66,7 +66,7 @@ def settings_for(args: argparse.Namespace) -> "Settings":
         raise WrongUse(str(error)) from None
 
 
-def sealer_for(args: argparse.Namespace) -> "Sealer":
+def sealer_for(args: argparse.Namespace) -> "SecretBox":
     """What seals the subscriptions' secrets. Nothing else of the settings is looked at, nor needed for it."""
     import os
 

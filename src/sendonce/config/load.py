@@ -20,7 +20,7 @@ from sendonce.engine.auditing import AuditSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings
 from sendonce.observability.log_settings import LogSettings
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 
 NO_OPTIONS: Options = {}
 
@@ -33,7 +33,7 @@ def load(path: Path | None, environment: Mapping[str, str], options: Options = N
     return settings_of(Everything(path, environment, options))
 
 
-def load_sealer(path: Path | None, environment: Mapping[str, str]) -> Sealer:
+def load_sealer(path: Path | None, environment: Mapping[str, str]) -> SecretBox:
     """What seals secrets, and nothing else: for commands that send nothing."""
     return tables.sealer(Everything(path, environment, NO_OPTIONS).table("secrets"))
 

@@ -11,7 +11,7 @@ from sendonce.engine.auditing import AuditSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import RetentionSettings
 from sendonce.observability.log_settings import LogSettings
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.store.urls import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Settings:
     alerts: AlertSettings = field(default_factory=AlertSettings)
     guard: Guard = field(default_factory=Guard)
     name_servers: tuple[str, ...] = ()
-    sealer: Sealer = field(default_factory=Sealer)
+    sealer: SecretBox = field(default_factory=SecretBox)
     webhook_secret: str | None = field(default=None, repr=False)
     profiles: "tuple[HttpProfile, ...]" = ()
     mail: MailSettings | None = None

@@ -14,7 +14,7 @@ from sendonce.config.outside import WAYS
 from sendonce.config.values import Table
 from sendonce.domain.serving import Serving
 from sendonce.errors import ConfigError
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 
 if TYPE_CHECKING:
     from sendonce.channels.apprise import AppriseSettings
@@ -46,11 +46,11 @@ def name_servers(table: Table) -> tuple[str, ...]:
     return servers
 
 
-def sealer(table: Table) -> Sealer:
+def sealer(table: Table) -> SecretBox:
     """What seals secrets at rest, with the newest key first."""
     keys = table.get("keys") or ()
     try:
-        return Sealer(keys)
+        return SecretBox(keys)
     except ConfigError as error:
         table.refuse("keys", f"cannot be used: {error}")
 

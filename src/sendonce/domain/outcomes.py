@@ -124,7 +124,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFound:
+class NotThere:
     """The other side surely does not have the message."""
 
 
@@ -150,4 +150,4 @@ class CannotTell:
     is_safe_to_repeat: bool = False
 
 
-LookUp: TypeAlias = Found | NotFound | NoAnswer | CannotTell
+LookUp: TypeAlias = Found | NotThere | NoAnswer | CannotTell

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
-from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.policies import Policies
 from sendonce.errors import ConfigError, SendonceError, StoreBusy
 from sendonce.observability.facts import Audited, AuditFailed, Emit
@@ -37,7 +37,7 @@ class Looked(Protocol):
 # Walks what was sent since then, in whole steps.
 Walk: TypeAlias = Callable[[datetime], AsyncIterator[Looked]]
 # What makes such a walk of what a worker has: its store, its policies, the database's namespace, and its secrets.
-Walking: TypeAlias = Callable[[Store, Policies, str, SubscriptionKeyring], Walk]
+Walking: TypeAlias = Callable[[Store, Policies, str, CredentialsCache], Walk]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

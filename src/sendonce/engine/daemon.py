@@ -12,29 +12,29 @@ from dataclasses import dataclass, field, replace
 from sendonce.channels.registry import Channels
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
-from sendonce.engine.alerting import Alarm
+from sendonce.engine.alert_transports import transports_of
+from sendonce.engine.alerter import Alerter
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import Auditing, AuditSettings, Walking
 from sendonce.engine.config import WorkerConfig, check_timeout
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.descriptors import check_descriptors
-from sendonce.engine.gone import Gone
+from sendonce.engine.gone import DisableGoneSubscriptions
+from sendonce.engine.health import Health
+from sendonce.engine.held_leases import HeldLeases
 from sendonce.engine.instance import check_instance
-from sendonce.engine.keeper import Keeper
-from sendonce.engine.keyring import SubscriptionKeyring
-from sendonce.engine.leases import LeaseBook
-from sendonce.engine.listening import Address, Page, attended, listening
+from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
+from sendonce.engine.metrics_server import Address, Page, attended, listening
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
-from sendonce.engine.sinks import sinks_of
-from sendonce.engine.vitals import Vitals
 from sendonce.engine.worker import Worker
+from sendonce.observability.counters import Counters
 from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
 from sendonce.observability.incidents import WINDOW_SECONDS, Incidents
-from sendonce.observability.tallies import Tallies
-from sendonce.sealing import Sealer
-from sendonce.store.ports import Doorbell, Store
+from sendonce.sealing import SecretBox
+from sendonce.store.ports import Notifier, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class Parts:
     emit: Emit
     version: str
     policy: Policy = DEFAULT_POLICY
-    doorbell: Doorbell | None = None
-    sealer: Sealer = field(default_factory=Sealer)
+    doorbell: Notifier | None = None
+    sealer: SecretBox = field(default_factory=SecretBox)
     alerts: AlertSettings | None = None
     retention: RetentionSettings | None = None
     listen: Address | None = None
@@ -66,14 +66,14 @@ async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
     """Work until SIGTERM or SIGINT, or until idle if so configured; in somebody's own process until `stop` is set."""
     check_timeout(parts.config, parts.policy)
     check_descriptors(parts.config.concurrency)
-    vitals, tallies = Vitals(), Tallies(parts.version)
+    vitals, tallies = Health(), Counters(parts.version)
     ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.listen else [])]
     page = Page(vitals, tallies)
     async with listening(parts.listen, page, parts.emit):
         return await _work(replace(parts, emit=_heard(*ears)), vitals, page, stop)
 
 
-async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | None) -> Stopped:
+async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | None) -> Stopped:
     policies = Policies(parts.policy, parts.channels.settings(), parts.channels.serving)
     store = await parts.open_store()
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -84,17 +84,17 @@ async def _work(parts: Parts, vitals: Vitals, page: Page, stop: asyncio.Event | 
             is_listening=parts.listen is not None, serves=parts.channels.names,
         )  # fmt: skip
         orchestrator = Orchestrator(store, policies, parts.channels)
-        book = LeaseBook()
+        book = HeldLeases()
         namespace = await store.namespace()
         memory = await _memory_of(parts, store, namespace)
-        gone = Gone(store, parts.emit)
+        gone = DisableGoneSubscriptions(store, parts.emit)
         alarm = _alarm_of(parts, store, namespace)
         incidents = Incidents(worker_id, parts.emit, tracebacks=parts.tracebacks)
         worker = Worker(
             orchestrator, store, parts.channels, policies, book, parts.config,
             worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
             emit=parts.emit, vitals=vitals, is_counted=bool(parts.listen),
-            rooms=store, keyring=SubscriptionKeyring(store, parts.sealer), memory=memory, name=name,
+            rooms=store, keyring=CredentialsCache(store, parts.sealer), memory=memory, name=name,
             on_settled=(gone.note, incidents.note, *([alarm.note] if alarm else [])), on_raise=incidents.raised,
         )  # fmt: skip
         parts.emit(
@@ -146,10 +146,10 @@ async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:
     return memory
 
 
-def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alarm | None:
+def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alerter | None:
     if parts.alerts is None:
         return None
-    return Alarm(store, parts.alerts, sinks_of(parts.alerts, parts.channels, namespace), parts.emit)
+    return Alerter(store, parts.alerts, transports_of(parts.alerts, parts.channels, namespace), parts.emit)
 
 
 def _heard(*ears: Emit) -> Emit:
@@ -179,7 +179,7 @@ async def _told(worker: Worker, stop: asyncio.Event | None) -> AsyncIterator[Non
 
 
 @asynccontextmanager
-async def _minding(gone: Gone) -> AsyncIterator[None]:
+async def _minding(gone: DisableGoneSubscriptions) -> AsyncIterator[None]:
     """Disable subscriptions of receivers that are gone, while the worker works and once more at its end."""
     minding = asyncio.create_task(gone.run())
     try:
@@ -209,7 +209,7 @@ async def _summed_up(incidents: Incidents) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _watched(alarm: Alarm | None, *, until_idle: bool) -> AsyncIterator[None]:
+async def _watched(alarm: Alerter | None, *, until_idle: bool) -> AsyncIterator[None]:
     """Look now and then while the worker works; one that runs until idle may end before that, and looks at its end."""
     if alarm is None:
         yield
@@ -247,7 +247,7 @@ async def _audited(
     if parts.audit is None or parts.audit.audit_every is None or parts.auditing is None:
         yield
         return
-    walk = parts.auditing(store, policies, namespace, SubscriptionKeyring(store, parts.sealer))
+    walk = parts.auditing(store, policies, namespace, CredentialsCache(store, parts.sealer))
     looking = asyncio.create_task(Auditing(store, parts.audit, walk, parts.emit, worker_id=worker_id).run())
     try:
         yield
@@ -260,7 +260,7 @@ class _KeeperThread:
     """The lease keeper on its own loop: renewals are on time even when a channel blocks the sender's loop."""
 
     def __init__(
-        self, parts: Parts, book: LeaseBook, orchestrator: Orchestrator, worker_id: int, vitals: Vitals,
+        self, parts: Parts, book: HeldLeases, orchestrator: Orchestrator, worker_id: int, vitals: Health,
         incidents: Incidents, memory: Memory, on_end: Callable[[], object],
     ) -> None:  # fmt: skip
         self._on_end = on_end
@@ -306,7 +306,7 @@ class _KeeperThread:
     async def _keep(self) -> None:
         store = await self._parts.open_store()
         try:
-            keeper = Keeper(
+            keeper = LeaseKeeper(
                 store, self._book, self._orchestrator.decide,
                 worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
                 vitals=self._vitals, on_expired=self._incidents.note, memory=self._memory,

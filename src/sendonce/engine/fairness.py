@@ -17,7 +17,7 @@ QUICK_SECONDS = 1.0
 REMEMBERED = 100
 
 
-class _Lane:
+class _Quota:
     __slots__ = ("allowance", "in_flight")
 
     def __init__(self, allowance: int) -> None:
@@ -25,49 +25,49 @@ class _Lane:
         self.in_flight = 0
 
 
-class Lanes:
+class Quotas:
     """The counts of one kind: destinations, or places."""
 
     def __init__(self, first: int, most: int) -> None:
         self.first = min(first, most)
         self._most = most
-        self._lanes: dict[str, _Lane] = {}
+        self._quotas: dict[str, _Quota] = {}
 
     def begin(self, name: str) -> None:
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = _Lane(self.first)
-        lane.in_flight += 1
+        quota = self._quotas.get(name)
+        if quota is None:
+            quota = self._quotas[name] = _Quota(self.first)
+        quota.in_flight += 1
 
     def end(self, name: str, outcome: Outcome, seconds: float) -> None:
-        lane = self._lanes[name]
-        lane.in_flight -= 1
+        quota = self._quotas[name]
+        quota.in_flight -= 1
         if type(outcome) is Delivered or type(outcome) is Accepted:
-            if seconds < QUICK_SECONDS and lane.allowance < self._most:
-                lane.allowance += 1
+            if seconds < QUICK_SECONDS and quota.allowance < self._most:
+                quota.allowance += 1
         elif type(outcome) is Failed or type(outcome) is Unknown:
-            lane.allowance = max(self.first, lane.allowance // 2)
-        if not lane.in_flight:
-            del self._lanes[name]
-            if lane.allowance > self.first:
-                self._lanes[name] = lane  # at the end: used last
+            quota.allowance = max(self.first, quota.allowance // 2)
+        if not quota.in_flight:
+            del self._quotas[name]
+            if quota.allowance > self.first:
+                self._quotas[name] = quota  # at the end: used last
                 self._forget()
 
     def _forget(self) -> None:
         """Of too many, the one that has been idle for longest."""
-        if len(self._lanes) > REMEMBERED:
-            del self._lanes[next(name for name, lane in self._lanes.items() if not lane.in_flight)]
+        if len(self._quotas) > REMEMBERED:
+            del self._quotas[next(name for name, quota in self._quotas.items() if not quota.in_flight)]
 
     def left(self, name: str) -> int:
-        lane = self._lanes.get(name)
-        return self.first if lane is None else max(0, lane.allowance - lane.in_flight)
+        quota = self._quotas.get(name)
+        return self.first if quota is None else max(0, quota.allowance - quota.in_flight)
 
     def in_flight(self, name: str) -> int:
-        lane = self._lanes.get(name)
-        return 0 if lane is None else lane.in_flight
+        quota = self._quotas.get(name)
+        return 0 if quota is None else quota.in_flight
 
     def all_left(self) -> dict[str, int]:
-        return {name: max(0, lane.allowance - lane.in_flight) for name, lane in self._lanes.items()}
+        return {name: max(0, quota.allowance - quota.in_flight) for name, quota in self._quotas.items()}
 
 
 class Fairness:
@@ -75,8 +75,8 @@ class Fairness:
 
     def __init__(self, concurrency: int, *, per_destination: int | None = None, per_place: int | None = None) -> None:
         most = max(1, concurrency * 4 // 5) if per_destination is None else per_destination
-        self.destinations = Lanes(max(concurrency // 10, 4), min(most, concurrency))
-        self.places = Lanes(max(concurrency // 2, 10), min(per_place or concurrency, concurrency))
+        self.destinations = Quotas(max(concurrency // 10, 4), min(most, concurrency))
+        self.places = Quotas(max(concurrency // 2, 10), min(per_place or concurrency, concurrency))
 
     def begin(self, claims: Sequence[Claim]) -> None:
         """These are on their way now."""

@@ -13,7 +13,7 @@ CODE = "http_410"
 REASON = "its receiver answered 410 Gone"
 
 
-class Gone:
+class DisableGoneSubscriptions:
     """Notes who is gone as results come in, and disables them one after the other."""
 
     def __init__(self, store: SecretStore, emit: Emit) -> None:

@@ -36,10 +36,10 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.domain.policies import Policy
-from sendonce.engine.attempting import Keyring, Known, ask
+from sendonce.engine.attempt import CredentialStore, Known, ask
 from sendonce.engine.fleet import Fleet
+from sendonce.engine.held_leases import lease_time
 from sendonce.engine.instance import check_instance
-from sendonce.engine.leases import lease_time
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.store.ports import LeaseStore
@@ -100,7 +100,7 @@ class Reconciler:
 
     def __init__(
         self, orchestrator: Orchestrator, store: ReconcilerStore, channels: Channels, policies: Policies,
-        *, namespace: str, worker_id: int, keyring: Keyring | None = None, concurrency: int = CONCURRENCY,
+        *, namespace: str, worker_id: int, keyring: CredentialStore | None = None, concurrency: int = CONCURRENCY,
         instance: str | None = None,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator

@@ -10,23 +10,23 @@ from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Claim, Refusal, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
 from sendonce.domain.serving import Served
-from sendonce.engine.attempting import Attempting, Keyring
+from sendonce.engine.attempt import AttemptRunner, CredentialStore
+from sendonce.engine.backoff import LONGEST_SECONDS, Backoff
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.fairness import Fairness
 from sendonce.engine.fleet import SPARE_SECONDS, Fleet
-from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine.health import Health
+from sendonce.engine.held_leases import HeldLeases, lease_time
 from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.patience import LONGEST_SECONDS, Patience
+from sendonce.engine.parking import Parking
 from sendonce.engine.policies import Policies
-from sendonce.engine.sender import Sender
+from sendonce.engine.send_pool import SendPool
 from sendonce.engine.unserved import Unserved
-from sendonce.engine.vitals import Vitals
-from sendonce.engine.waiting import WaitingRooms
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
-from sendonce.store.ports import Doorbell, LeaseStore, RoomStore, Started
+from sendonce.store.ports import LeaseStore, Notifier, RoomStore, Started
 from sendonce.store.records import Room
 
 CLAIMS, RESULTS = "worker", "results"
@@ -44,10 +44,11 @@ class Worker:
     """One sender, one claiming loop, one settling loop. The lease keeper runs beside it."""
 
     def __init__(
-        self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: LeaseBook,
-        config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Doorbell | None = None,
-        rooms: RoomStore, keyring: Keyring | None = None, on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
-        on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Vitals | None = None,
+        self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: HeldLeases,
+        config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Notifier | None = None,
+        rooms: RoomStore, keyring: CredentialStore | None = None,
+        on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
+        on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Health | None = None,
         is_counted: bool = False, memory: Memory | None = None, name: str = "",
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
@@ -61,7 +62,7 @@ class Worker:
         self._is_other_told = False
         self._emit = emit
         self._doorbell = doorbell
-        self._vitals = vitals or Vitals()
+        self._vitals = vitals or Health()
         self._is_counted = is_counted
         self._reports: list[Report] = []
         self._seconds: list[float] = []
@@ -79,9 +80,9 @@ class Worker:
         # One that ends when nothing is left to do does not wait for others to do it.
         self._fleet = Fleet(leases, channels, worker_id, spare=0.0 if config.until_idle else SPARE_SECONDS)
         self._unserved = Unserved(orchestrator, emit)
-        self._waiting = WaitingRooms(rooms, self._fairness, self._breakers, hold=config.lease)
-        self._sender = Sender(
-            Attempting(channels, namespace, keyring),
+        self._waiting = Parking(rooms, self._fairness, self._breakers, hold=config.lease)
+        self._sender = SendPool(
+            AttemptRunner(channels, namespace, keyring),
             policies,
             concurrency=config.concurrency,
             longest_send=config.longest_send.total_seconds(),
@@ -124,7 +125,7 @@ class Worker:
 
     async def _claim_until_stopped(self) -> None:
         pause = QUICKEST_POLL
-        patience = Patience(CLAIMS, self._emit)
+        patience = Backoff(CLAIMS, self._emit)
         empty_turns = 0
         while not self._stop.is_set():
             self._vitals.turn(CLAIMS)
@@ -335,7 +336,7 @@ class Worker:
     async def _settle(self, batch: list[Report], seconds: list[float]) -> None:
         """Write a batch, as often as it takes: results must not be lost because the database was away."""
         results = self._orchestrator.decide(batch)
-        patience = Patience(RESULTS, self._emit)
+        patience = Backoff(RESULTS, self._emit)
         verdicts: list[Verdict] = []
         while not verdicts:
             begun = time.monotonic()

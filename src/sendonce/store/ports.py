@@ -446,7 +446,7 @@ class Store(
     async def close(self) -> None: ...
 
 
-class Doorbell(Protocol):
+class Notifier(Protocol):
     """Waits for new work to be announced, where the database can do that."""
 
     async def wait(self, timeout: timedelta) -> None:

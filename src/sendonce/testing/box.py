@@ -14,7 +14,7 @@ from sendonce.engine.config import check_timeout
 from sendonce.errors import ConfigError
 from sendonce.outbox.connections import AsyncConnection, SyncConnection
 from sendonce.outbox.drivers import is_async
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.store.records import DeadLetterRow, DeliveryRow, SubscriptionRow
 from sendonce.testing.clock import Clock
 from sendonce.testing.connections import opened
@@ -158,7 +158,7 @@ class Box:
     async def adesk(self, act: Callable[[Desk], Awaitable[Answer]]) -> Answer:
         """`desk` within an event loop."""
         async with opened(self._connection, self.clock) as found:
-            return await act(Desk(found.store, Sealer(), operator="test"))
+            return await act(Desk(found.store, SecretBox(), operator="test"))
 
     async def _end(self, task: "asyncio.Task[None]", cut: Callable[[], None]) -> None:
         """Wait for the pass, or for its crash."""

@@ -22,7 +22,7 @@ class _Lender(Protocol):
     def is_closed(self) -> bool: ...
 
 
-class _Lane(Protocol):
+class _Quota(Protocol):
     def cut(self) -> None: ...
 
     async def rest(self) -> None: ...
@@ -33,7 +33,7 @@ class Opened:
     """A store on somebody's connection. What it takes for the time is `now`, which stands still."""
 
     store: Store
-    lane: _Lane
+    lane: _Quota
     now: datetime
 
 

@@ -7,15 +7,15 @@ from sendonce import __version__
 from sendonce.channels.registry import Channels
 from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.gone import Gone
-from sendonce.engine.keeper import Keeper
-from sendonce.engine.keyring import SubscriptionKeyring
-from sendonce.engine.leases import LeaseBook
+from sendonce.engine.credentials import CredentialsCache
+from sendonce.engine.gone import DisableGoneSubscriptions
+from sendonce.engine.held_leases import HeldLeases
+from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability import logs
-from sendonce.sealing import Sealer
+from sendonce.sealing import SecretBox
 from sendonce.testing.connections import Opened
 
 CONFIG = WorkerConfig(until_idle=True, once=True)
@@ -40,21 +40,21 @@ class Pass:
         store = self._opened.store
         worker_id = await store.register("test", __version__, CONFIG.concurrency, serves=self._channels.names)
         orchestrator = Orchestrator(store, self._policies, self._channels)
-        book, gone = LeaseBook(), Gone(store, logs.write)
-        keeper = Keeper(
+        book, gone = HeldLeases(), DisableGoneSubscriptions(store, logs.write)
+        keeper = LeaseKeeper(
             store, book, orchestrator.decide, worker_id=worker_id, hold=CONFIG.lease, emit=logs.write
         )  # fmt: skip
         await self._close_leases(keeper, ended)
         self._worker = Worker(
             orchestrator, store, self._channels, self._policies, book, CONFIG,
             worker_id=worker_id, namespace=await store.namespace(), emit=logs.write, rooms=store,
-            keyring=SubscriptionKeyring(store, Sealer()), on_settled=(gone.note,),
+            keyring=CredentialsCache(store, SecretBox()), on_settled=(gone.note,),
         )  # fmt: skip
         await self._worker.run()
         await gone.apply()
         await keeper.leave()
 
-    async def _close_leases(self, keeper: Keeper, ended: Sequence[datetime]) -> None:
+    async def _close_leases(self, keeper: LeaseKeeper, ended: Sequence[datetime]) -> None:
         """Other workers would have looked all the time while the clock was moved."""
         for moment in (*ended, self._opened.now):
             self._opened.now = moment

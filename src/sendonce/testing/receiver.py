@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from sendonce.channels.protocol import Message
-from sendonce.domain.outcomes import Accepted, Delivered, Found, LookUp, NotFound, Outcome, Unknown
+from sendonce.domain.outcomes import Accepted, Delivered, Found, LookUp, NotThere, Outcome, Unknown
 from sendonce.errors import ConfigError
 from sendonce.testing.sent import Sent
 
@@ -68,7 +68,7 @@ class Receiver:
         if self._look_ups:
             return self._look_ups.pop(0)
         receipt = self._has.get(message.token)
-        return NotFound() if receipt is None else Found(receipt)
+        return NotThere() if receipt is None else Found(receipt)
 
 
 class Recording:

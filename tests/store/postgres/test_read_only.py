@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.engine.patience import Outage
+from sendonce.engine.backoff import Outage
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.postgres.doorbell import PostgresDoorbell
+from sendonce.store.postgres.notifier import PostgresNotifier
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
 from tests.processes import SECONDS, sendonce, until
@@ -100,7 +100,7 @@ async def test_a_session_that_became_read_only_is_not_kept(database: PostgresDat
 
 async def test_a_doorbell_on_a_server_that_only_reads_waits_and_listens_again(database: PostgresDatabase) -> None:
     only_reads(database, is_on=True)
-    bell = PostgresDoorbell(database.url)
+    bell = PostgresNotifier(database.url)
     await bell.wait(timedelta(milliseconds=10))
     database.execute(CUT)
     only_reads(database, is_on=False)

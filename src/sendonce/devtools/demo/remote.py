@@ -14,8 +14,8 @@ from sendonce.errors import SendonceError
 
 ANSWER_SECONDS = 5.0
 START_SECONDS = 15.0
-Tallies: TypeAlias = Mapping[Side, Counts]
-NOTHING: Tallies = {side: Counts() for side in Side}
+Counters: TypeAlias = Mapping[Side, Counts]
+NOTHING: Counters = {side: Counts() for side in Side}
 _WHERE = re.compile(r"^listening on http://(\S+), control http://(\S+)$", re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ class Receiver:
             for order in REFUSED:
                 self._behave({"fail": "422", "path": f"{side.path}{order}"})
 
-    def counts(self) -> Tallies:
+    def counts(self) -> Counters:
         """What it has counted so far."""
         received = self._ask("GET", "/received")
         return {side: Counts.of(side, received) for side in Side}

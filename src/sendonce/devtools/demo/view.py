@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sendonce.devtools.demo.observer import Progress
-from sendonce.devtools.demo.remote import NOTHING, Tallies
+from sendonce.devtools.demo.remote import NOTHING, Counters
 from sendonce.devtools.demo.shop import Naive
 
 
@@ -29,7 +29,7 @@ class View:
     progress: Progress = field(default_factory=lambda: Progress(states=Counter()))
     naive: Naive = field(default_factory=Naive)
     is_up: bool = False
-    tallies: Tallies = field(default_factory=lambda: NOTHING)
+    tallies: Counters = field(default_factory=lambda: NOTHING)
     story: tuple[Step, ...] = ()
 
     @property

@@ -24,7 +24,7 @@ async def embedded_receiver(
     from sendonce.devtools.receive.desk import Desk
     from sendonce.devtools.receive.doors import Door
     from sendonce.devtools.receive.lines import line
-    from sendonce.devtools.receive.mail import Sink
+    from sendonce.devtools.receive.mail import AlertTransport
     from sendonce.devtools.receive.memory import Arrival, Memory
     from sendonce.devtools.receive.rules import Rules
     from sendonce.devtools.receive.web import Web
@@ -37,7 +37,7 @@ async def embedded_receiver(
     for path, settings in (behaviours or {}).items():
         rules.change(settings, path)
     desk = Desk(rules, Memory(0), tell)
-    web, mail = Door(host, 0, Web(desk, None).server), Door(host, 0, Sink(desk))
+    web, mail = Door(host, 0, Web(desk, None).server), Door(host, 0, AlertTransport(desk))
     try:
         await web.open()
         await mail.open()

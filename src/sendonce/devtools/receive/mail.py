@@ -16,7 +16,7 @@ LARGEST_MAIL = 32 * 1024 * 1024
 _PARSER = BytesHeaderParser(policy=policy.default)
 
 
-class Sink:
+class AlertTransport:
     """Takes mails. A mail to several is one message; its path names them all."""
 
     def __init__(self, desk: Desk) -> None:

@@ -57,9 +57,9 @@ class House:
         self._public.append(door)
         addresses = [f"http://{door}"]
         if place.smtp_port is not None:
-            from sendonce.devtools.receive.mail import Sink
+            from sendonce.devtools.receive.mail import AlertTransport
 
-            self._public.append(Door(place.host, place.smtp_port, Sink(desk)))
+            self._public.append(Door(place.host, place.smtp_port, AlertTransport(desk)))
             addresses.append(f"smtp://{self._public[-1]}")
         if place.control_port is not None:
             runner = web.AppRunner(Control(desk, self.close).application(), access_log=None)

@@ -11,11 +11,11 @@ from sendonce.admin.secrets import Secrets
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.outcomes import Deferred, Delivered
-from sendonce.engine import keyring as keyring_module
-from sendonce.engine.attempting import Attempted, Attempting
-from sendonce.engine.keyring import SubscriptionKeyring
+from sendonce.engine import credentials as credentials_module
+from sendonce.engine.attempt import Attempted, AttemptRunner
+from sendonce.engine.credentials import CredentialsCache
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.sealing import Sealer, Use, new_key
+from sendonce.sealing import SecretBox, Use, new_key
 from sendonce.store.ports import Store
 from sendonce.store.records import SubscriptionSecrets
 from tests.domain.values import a_claim
@@ -23,7 +23,7 @@ from tests.engine.rig import QUICK, Told, serving
 from tests.store.databases import Database, SqliteDatabase
 
 KEY = new_key()
-SEALER = Sealer([KEY])
+SEALER = SecretBox([KEY])
 SECRET = new_secret()
 
 
@@ -48,7 +48,7 @@ class Counting:
         return await self._store.disable_subscription(subscription_id, reason=reason)
 
 
-async def subscribe(store: Store, secrets: Secrets, sealer: Sealer = SEALER) -> int:
+async def subscribe(store: Store, secrets: Secrets, sealer: SecretBox = SEALER) -> int:
     return await store.add_subscription(
         tenant="",
         types=["*"],
@@ -65,12 +65,12 @@ def parts(credentials: object) -> tuple[object, ...]:
     return credentials.signing, credentials.bearer, dict(credentials.headers), credentials.certificate
 
 
-@pytest.mark.parametrize("sealer", [Sealer(), SEALER], ids=["plain", "sealed"])
-async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: Sealer) -> None:
+@pytest.mark.parametrize("sealer", [SecretBox(), SEALER], ids=["plain", "sealed"])
+async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: SecretBox) -> None:
     everything = Secrets(signing=SECRET, bearer="token", headers={"X-Key": "ä"}, certificate="PEM")
     subscription_id = await subscribe(store, everything, sealer)
     nothing = await subscribe(store, Secrets(), sealer)
-    keyring = SubscriptionKeyring(store, SEALER)
+    keyring = CredentialsCache(store, SEALER)
 
     assert parts(await keyring.of(subscription_id)) == ((key_of(SECRET),), "token", {"X-Key": "ä"}, "PEM")
     assert parts(await keyring.of(nothing)) == ((), None, {}, None)
@@ -78,7 +78,7 @@ async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: Sealer) 
 
 async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, Secrets(signing=SECRET))
-    keyring, second = SubscriptionKeyring(store, SEALER, seconds=0), new_secret()
+    keyring, second = CredentialsCache(store, SEALER, seconds=0), new_secret()
 
     stored = SEALER.seal(second.encode(), Use(subscription_id, "signing"))
     await store.rotate_secret(subscription_id, stored, overlap=timedelta(hours=1), operator="ada", reason=None)
@@ -93,7 +93,7 @@ async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(databas
 async def test_a_secret_is_read_once_in_a_while(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
-    patient, hasty = SubscriptionKeyring(counting, SEALER), SubscriptionKeyring(counting, SEALER, seconds=0)
+    patient, hasty = CredentialsCache(counting, SEALER), CredentialsCache(counting, SEALER, seconds=0)
 
     for _ in range(100):
         await patient.of(subscription_id)
@@ -107,7 +107,7 @@ async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlit
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
     counting.gate = asyncio.Event()
-    keyring = SubscriptionKeyring(counting, SEALER)
+    keyring = CredentialsCache(counting, SEALER)
     asking = [asyncio.create_task(keyring.of(subscription_id)) for _ in range(50)]
     while not counting.reads:
         await asyncio.sleep(0)
@@ -124,7 +124,7 @@ async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlit
 async def test_those_of_many_subscriptions_are_read_together(store: Store) -> None:
     ids = [await subscribe(store, Secrets(signing=SECRET, bearer=f"token-{n}")) for n in range(20)]
     unknown, counting = max(ids) + 1, Counting(store)
-    keyring = SubscriptionKeyring(counting, SEALER)
+    keyring = CredentialsCache(counting, SEALER)
 
     answers = await asyncio.gather(*map(keyring.of, [*ids, unknown]))
 
@@ -134,8 +134,8 @@ async def test_those_of_many_subscriptions_are_read_together(store: Store) -> No
 
 async def test_one_that_cannot_be_opened_does_not_keep_the_others_waiting(sqlite_store: Store) -> None:
     good = await subscribe(sqlite_store, Secrets(signing=SECRET))
-    bad = await subscribe(sqlite_store, Secrets(signing=SECRET), Sealer([new_key()]))
-    keyring = SubscriptionKeyring(sqlite_store, SEALER)
+    bad = await subscribe(sqlite_store, Secrets(signing=SECRET), SecretBox([new_key()]))
+    keyring = CredentialsCache(sqlite_store, SEALER)
 
     first, second = await asyncio.gather(keyring.of(bad), keyring.of(good))
 
@@ -147,7 +147,7 @@ async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_st
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
     counting.errors = [StoreBusy("PostgreSQL cannot answer now")]
-    keyring = SubscriptionKeyring(counting, SEALER)
+    keyring = CredentialsCache(counting, SEALER)
 
     first, second = await keyring.of(subscription_id), await keyring.of(subscription_id)
 
@@ -162,7 +162,7 @@ async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_st
 async def test_a_secret_that_cannot_be_opened_is_our_fault(sqlite_store: Store, keys: list[str]) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET, bearer="token"))
 
-    answer = await SubscriptionKeyring(sqlite_store, Sealer(keys)).of(subscription_id)
+    answer = await CredentialsCache(sqlite_store, SecretBox(keys)).of(subscription_id)
 
     assert isinstance(answer, Deferred)
     assert answer.code == "our_credentials"
@@ -174,7 +174,7 @@ async def test_a_secret_that_makes_no_sense_is_our_fault_and_not_shown(sqlite_st
     subscription_id = await subscribe(sqlite_store, Secrets())
     await sqlite_store.rotate_secret(subscription_id, stored, overlap=timedelta(0), operator="ada", reason=None)
 
-    answer = await SubscriptionKeyring(sqlite_store, SEALER).of(subscription_id)
+    answer = await CredentialsCache(sqlite_store, SEALER).of(subscription_id)
 
     assert isinstance(answer, Deferred)
     assert answer.code == "our_credentials"
@@ -185,7 +185,7 @@ async def test_a_role_without_the_right_to_read_secrets_is_our_fault(sqlite_stor
     counting = Counting(sqlite_store)
     counting.errors = [StoreError("this database role may not do that")]
 
-    answer = await SubscriptionKeyring(counting, SEALER).of(1)
+    answer = await CredentialsCache(counting, SEALER).of(1)
 
     assert isinstance(answer, Deferred)
     assert answer.code == "our_credentials"
@@ -196,10 +196,10 @@ async def test_nothing_is_sent_unsigned_because_a_secret_could_not_be_read(sqlit
     channel = Told(Delivered("n-1"))
     claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
 
-    without = Attempting(serving(channel), "here", SubscriptionKeyring(sqlite_store, Sealer()))
+    without = AttemptRunner(serving(channel), "here", CredentialsCache(sqlite_store, SecretBox()))
     refused = await without.attempt(claim, QUICK, lambda _: 5.0)
     sent_before = list(channel.sent)
-    having = Attempting(serving(channel), "here", SubscriptionKeyring(sqlite_store, SEALER))
+    having = AttemptRunner(serving(channel), "here", CredentialsCache(sqlite_store, SEALER))
     sent = await having.attempt(claim, QUICK, lambda _: 5.0)
 
     assert isinstance(refused.outcome, Deferred)
@@ -218,7 +218,7 @@ async def attempted(store: Store, subscription_id: int) -> tuple[Attempted, Told
     """One attempt for it by a worker that has the key, and the channel it went through."""
     channel = Told(Delivered("n-1"))
     claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
-    attempting = Attempting(serving(channel), "here", SubscriptionKeyring(store, SEALER))
+    attempting = AttemptRunner(serving(channel), "here", CredentialsCache(store, SEALER))
     return await attempting.attempt(claim, QUICK, lambda _: 5.0), channel
 
 
@@ -255,10 +255,10 @@ async def test_a_row_copied_to_another_kind_is_no_secret_of_that_kind(
     assert channel.sent == []
 
 
-@pytest.mark.parametrize("sealer", [Sealer(), SEALER], ids=["plain", "sealed"])
+@pytest.mark.parametrize("sealer", [SecretBox(), SEALER], ids=["plain", "sealed"])
 @pytest.mark.parametrize("way", ["deleted", "expired"])
 async def test_what_was_signed_once_waits_when_there_is_nothing_to_sign_with(
-    database: Database, store: Store, way: str, sealer: Sealer
+    database: Database, store: Store, way: str, sealer: SecretBox
 ) -> None:
     subscription_id = await subscribe(store, Secrets(signing=SECRET, bearer="token"), sealer)
     if way == "deleted":
@@ -287,9 +287,9 @@ async def test_what_was_never_signed_needs_no_secret(store: Store) -> None:
 
 
 async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyring_module, "LARGEST", 2)
+    monkeypatch.setattr(credentials_module, "LARGEST", 2)
     counting = Counting(sqlite_store)
-    keyring = SubscriptionKeyring(counting, SEALER)
+    keyring = CredentialsCache(counting, SEALER)
 
     for subscription_id in (1, 2, 3, 3, 2, 1):
         await keyring.of(subscription_id)
@@ -300,11 +300,11 @@ async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.Mo
 async def test_of_too_many_the_one_read_longest_ago_is_forgotten(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring_module, "LARGEST", 3)
+    monkeypatch.setattr(credentials_module, "LARGEST", 3)
     now = [0.0]
-    monkeypatch.setattr(keyring_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(credentials_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     counting = Counting(sqlite_store)
-    keyring = SubscriptionKeyring(counting, SEALER, seconds=10)
+    keyring = CredentialsCache(counting, SEALER, seconds=10)
 
     for now[0], subscription_id in ((0, 1), (5, 2), (11, 1), (12, 3), (12, 4), (12, 1), (12, 2)):
         await keyring.of(subscription_id)
@@ -314,7 +314,7 @@ async def test_of_too_many_the_one_read_longest_ago_is_forgotten(
 
 async def test_credentials_do_not_show(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET, bearer="token-7"))
-    keyring = SubscriptionKeyring(sqlite_store, SEALER)
+    keyring = CredentialsCache(sqlite_store, SEALER)
 
     shown = repr(await keyring.of(subscription_id)) + repr(vars(keyring)) + repr(Secrets(bearer="token-7"))
 
@@ -326,7 +326,7 @@ async def test_whatever_goes_wrong_with_one_secret_nobody_hangs(database: Databa
     good, bad = await subscribe(store, Secrets(signing=SECRET)), await subscribe(store, Secrets(signing=SECRET))
     counting = Counting(store)
     counting.errors = [RuntimeError("a bug")]
-    keyring = SubscriptionKeyring(counting, SEALER, seconds=0)
+    keyring = CredentialsCache(counting, SEALER, seconds=0)
     broken = await asyncio.wait_for(keyring.of(bad), 10)
 
     if isinstance(database, SqliteDatabase):  # which stores a text where bytes belong

@@ -12,9 +12,9 @@ import pytest
 from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.decide import complete
 from sendonce.domain.outcomes import Unknown
-from sendonce.engine import keeper as keeper_module
-from sendonce.engine.keeper import Keeper
-from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine import lease_keeper as keeper_module
+from sendonce.engine.held_leases import HeldLeases, lease_time
+from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
 from sendonce.store.ports import LeaseStore, Store
@@ -88,14 +88,14 @@ def decided(reports: Sequence[Report]) -> list[Result]:
 
 
 def keeper_of(
-    store: Recording, book: LeaseBook, facts: list[Fact] | None = None, *, hold: timedelta = SECOND
-) -> Keeper:
+    store: Recording, book: HeldLeases, facts: list[Fact] | None = None, *, hold: timedelta = SECOND
+) -> LeaseKeeper:
     emit = [] if facts is None else facts
-    return Keeper(cast(LeaseStore, store), book, decided, worker_id=1, hold=hold, emit=emit.append)
+    return LeaseKeeper(cast(LeaseStore, store), book, decided, worker_id=1, hold=hold, emit=emit.append)
 
 
-def a_book(*ids: int) -> LeaseBook:
-    book = LeaseBook()
+def a_book(*ids: int) -> HeldLeases:
+    book = HeldLeases()
     for id in ids:
         book.enter(id, lease_time() + 1, 1)
     return book
@@ -152,7 +152,7 @@ async def test_a_renewed_lease_is_good_from_when_it_was_asked_for(
             return await super().renew(lease_ids, hold)
 
     monkeypatch.setattr(keeper_module, "lease_time", lambda: clock.now)
-    book, asked_at = LeaseBook(), clock.now
+    book, asked_at = HeldLeases(), clock.now
     lease = book.enter(1, asked_at + 0.5, 1)
 
     await keeper_of(Slow(), book, hold=SECOND).tick()

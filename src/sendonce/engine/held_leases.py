@@ -26,7 +26,7 @@ class HeldLease:
         return self.good_until - lease_time()
 
 
-class LeaseBook:
+class HeldLeases:
     """Who holds what. Every method may be called from either thread."""
 
     def __init__(self) -> None:

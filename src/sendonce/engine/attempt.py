@@ -35,7 +35,7 @@ from sendonce.domain.outcomes import (
     Failed,
     Found,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
     Refused,
     Unknown,
@@ -43,7 +43,7 @@ from sendonce.domain.outcomes import (
 from sendonce.domain.policies import IfUnsure, Policy
 
 
-class Keyring(Protocol):
+class CredentialStore(Protocol):
     """Where a subscription's secrets are read."""
 
     async def of(self, subscription_id: int) -> Credentials | Deferred:
@@ -60,10 +60,10 @@ class Attempted(NamedTuple):
     answered: str | None = None
 
 
-class Attempting:
+class AttemptRunner:
     """Knows the channels; knows nothing of slots, leases or databases."""
 
-    def __init__(self, channels: Channels, namespace: str, keyring: Keyring | None = None) -> None:
+    def __init__(self, channels: Channels, namespace: str, keyring: CredentialStore | None = None) -> None:
         self._channels = channels
         self._namespace = namespace
         self._keyring = keyring
@@ -141,7 +141,7 @@ async def ask(
                 _checked(replace(NO_ANSWER, code=code, message=text, again_in=again_in, fault=fault)),
                 answered="no_answer",
             )
-        case NotFound():
+        case NotThere():
             spent = is_spent(claim.attempt_count, claim.deferred_count, policy)
             return Known(SPENT if spent else None, cleared=True, answered="not_found")
         case CannotTell(is_safe_to_repeat=is_safe):

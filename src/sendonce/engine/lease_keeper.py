@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.attempts import Report, Result
-from sendonce.engine.leases import LeaseBook, lease_time
+from sendonce.engine.backoff import Outage
+from sendonce.engine.health import Health
+from sendonce.engine.held_leases import HeldLeases, lease_time
 from sendonce.engine.memory import Memory
-from sendonce.engine.patience import Outage
-from sendonce.engine.vitals import Vitals
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Adopted, Emit, Expired, LeasesLost, LossOver
 from sendonce.store.ports import LeaseStore
@@ -24,12 +24,12 @@ ADOPT_SECONDS = 30.0
 ADOPT_STEP = 20_000
 
 
-class Keeper:
+class LeaseKeeper:
     """Runs in a thread with a connection of its own, so that it is on time even when the sender's loop is busy."""
 
     def __init__(
-        self, store: LeaseStore, book: LeaseBook, decide: Callable[[Sequence[Report]], Sequence[Result]],
-        *, worker_id: int, hold: timedelta, emit: Emit, vitals: Vitals | None = None,
+        self, store: LeaseStore, book: HeldLeases, decide: Callable[[Sequence[Report]], Sequence[Result]],
+        *, worker_id: int, hold: timedelta, emit: Emit, vitals: Health | None = None,
         on_expired: Callable[[Sequence[Result]], None] | None = None, memory: Memory | None = None,
     ) -> None:  # fmt: skip
         self._store = store
@@ -39,7 +39,7 @@ class Keeper:
         self._hold = hold
         self._emit = emit
         self._on_expired = on_expired
-        self._vitals = vitals or Vitals()
+        self._vitals = vitals or Health()
         self._memory = memory or Memory()
         now = time.monotonic()
         self._next = {"renew": 0.0, "beat": 0.0, "roll_up": now + ROLL_UP_SECONDS, "end_loss": 0.0, "adopt": now}

@@ -39,7 +39,7 @@ class Allotment:
         return {room: out.spread for room, out in self.let_out.items() if out.spread is not None}
 
 
-class WaitingRooms:
+class Parking:
     """Reads the list of rooms now and then, a bounded step each time; nothing is forgotten when a worker dies."""
 
     def __init__(self, store: RoomStore, fairness: Fairness, breakers: Breakers, *, hold: timedelta) -> None:

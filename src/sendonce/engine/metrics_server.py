@@ -15,13 +15,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 from sendonce.engine.gauges import Gauges
-from sendonce.engine.vitals import Vitals
+from sendonce.engine.health import Health
 from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
 from sendonce.observability import metrics
+from sendonce.observability.counters import Counters
 from sendonce.observability.facts import Emit, Listening
 from sendonce.observability.metrics import Measured, alone
-from sendonce.observability.tallies import Tallies
 from sendonce.store.ports import Store
 from sendonce.store.upkeep import Stage
 
@@ -61,7 +61,7 @@ class Look:
 class Page:
     """What the server shows. The worker fills in what is known once it is there."""
 
-    def __init__(self, vitals: Vitals, tallies: Tallies) -> None:
+    def __init__(self, vitals: Health, tallies: Counters) -> None:
         self._vitals = vitals
         self._tallies = tallies
         self.look: Look | None = None

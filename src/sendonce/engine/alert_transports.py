@@ -46,7 +46,7 @@ class Untold:
     for_good: bool = False
 
 
-class Sink:
+class AlertTransport:
     """One address that alerts are sent to."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Sink:
             return Untold(type(error).__name__)
 
 
-def sinks_of(settings: AlertSettings, channels: Channels, namespace: str) -> list[Sink]:
+def transports_of(settings: AlertSettings, channels: Channels, namespace: str) -> list[AlertTransport]:
     """The ways that are configured, beside the log; ConfigError when nothing serves one of them."""
     signing = () if settings.webhook_secret is None else (key_of(settings.webhook_secret),)
     sinks = []
@@ -84,7 +84,7 @@ def sinks_of(settings: AlertSettings, channels: Channels, namespace: str) -> lis
             if channel is None:
                 scheme = scheme_of(address)
                 raise ConfigError(f"[alerts] {way}: this worker has no channel for {scheme}:; {_CHANNEL[way]}")
-            sinks.append(Sink(way, address, channel, namespace, credentials))
+            sinks.append(AlertTransport(way, address, channel, namespace, credentials))
     return sinks
 
 

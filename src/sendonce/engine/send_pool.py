@@ -10,8 +10,8 @@ from sendonce.channels.faults import named
 from sendonce.domain.answers import CHANNEL_ERROR, CUT_OFF, HANDED_BACK, TIMED_OUT
 from sendonce.domain.attempts import Claim, Report
 from sendonce.domain.policies import Policy
-from sendonce.engine.attempting import Attempting
-from sendonce.engine.leases import HeldLease
+from sendonce.engine.attempt import AttemptRunner
+from sendonce.engine.held_leases import HeldLease
 from sendonce.engine.policies import Policies
 
 WATCH_SECONDS = 0.1
@@ -42,12 +42,12 @@ class _Slot:
         return granted
 
 
-class Sender:
+class SendPool:
     """Takes claims, hands back reports: `on_report` is called for each, and with how long it took, when its slot is
     free again."""
 
     def __init__(
-        self, attempting: Attempting, policies: Policies, *, concurrency: int, longest_send: float,
+        self, attempting: AttemptRunner, policies: Policies, *, concurrency: int, longest_send: float,
         on_report: Callable[[Report, float], None], on_raise: Callable[[Claim, BaseException], None] | None = None,
     ) -> None:  # fmt: skip
         self._on_raise = on_raise

@@ -4,23 +4,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sendonce.domain.outcomes import Delivered, Failed, NotFound
-from sendonce.engine import attempting
-from sendonce.engine.attempting import Attempting
+from sendonce.domain.outcomes import Delivered, Failed, NotThere
+from sendonce.engine import attempt
+from sendonce.engine.attempt import AttemptRunner
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told, serving
 
 
 async def sends(channel: Told, *, seconds: float = 5.0, **claim: object) -> int:
     one = a_claim(destination="test:a", address="test:a", **claim)
-    await Attempting(serving(channel), "here").attempt(one, QUICK, lambda _: seconds)
+    await AttemptRunner(serving(channel), "here").attempt(one, QUICK, lambda _: seconds)
     return len(channel.sent)
 
 
 @pytest.mark.parametrize("deferred", [0, 1, 7])
 async def test_what_was_not_found_gets_its_last_send_and_not_one_more(deferred: int) -> None:
     def asked() -> Asked:
-        return Asked(Failed("503"), answers=[NotFound()])
+        return Asked(Failed("503"), answers=[NotThere()])
 
     last = QUICK.max_attempts - 1 + deferred
     counts = {"attempt_count": last, "attempt": last + 1, "deferred_count": deferred}
@@ -56,12 +56,12 @@ async def test_a_time_of_sending_is_kept_from_this_century_to_tomorrow(monkeypat
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return now
 
-    monkeypatch.setattr(attempting, "datetime", Still)
+    monkeypatch.setattr(attempt, "datetime", Still)
     us, day = timedelta(microseconds=1), timedelta(days=1)
     first = Still(2000, 1, 1, tzinfo=UTC)
 
-    likely = [attempting._is_likely(Still.fromtimestamp(each.timestamp(), UTC)) for each in (first - us, first)]
-    late = [attempting._is_likely(each) for each in (_still(Still, now + day), _still(Still, now + day + us))]
+    likely = [attempt._is_likely(Still.fromtimestamp(each.timestamp(), UTC)) for each in (first - us, first)]
+    late = [attempt._is_likely(each) for each in (_still(Still, now + day), _still(Still, now + day + us))]
 
     assert (likely, late) == ([False, True], [True, False])
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from sendonce.engine.leases import HeldLease, LeaseBook, lease_time
+from sendonce.engine.held_leases import HeldLease, HeldLeases, lease_time
 
 
 def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     book.enter(7, lease_time() + 10, 3)
 
     book.settled([7, 7])
@@ -23,7 +23,7 @@ def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
 
 
 def test_what_could_not_be_released_is_given_out_again() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     book.enter(7, lease_time() + 10, 1)
     book.settled([7])
 
@@ -33,7 +33,7 @@ def test_what_could_not_be_released_is_given_out_again() -> None:
 
 
 def test_a_renewed_lease_is_good_for_longer() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     lease = book.enter(7, lease_time() + 1, 1)
 
     lost = book.renewed([7], {7}, lease_time() + 100)
@@ -43,7 +43,7 @@ def test_a_renewed_lease_is_good_for_longer() -> None:
 
 
 def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     lease = book.enter(7, lease_time() + 10, 1)
 
     lost = book.renewed([7], set(), lease_time() + 100)
@@ -56,7 +56,7 @@ def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> Non
 
 
 def test_a_lease_that_ended_during_a_renewal_is_not_lost() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     book.enter(7, lease_time() + 10, 1)
     asked = book.held()
     book.settled([7])
@@ -65,7 +65,7 @@ def test_a_lease_that_ended_during_a_renewal_is_not_lost() -> None:
 
 
 def test_progress_is_told_once() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     book.enter(7, lease_time() + 10, 2)
     book.settled([7])
 
@@ -74,7 +74,7 @@ def test_progress_is_told_once() -> None:
 
 
 def test_two_threads_lose_nothing() -> None:
-    book = LeaseBook()
+    book = HeldLeases()
     done: list[int] = []
     over = threading.Event()
 

@@ -41,7 +41,7 @@ class Outage:
         self._lost_at, self._only_reads = None, False
 
 
-class Patience:
+class Backoff:
     def __init__(self, part: str, emit: Emit) -> None:
         self._outage = Outage(part, emit)
         self._pause = FIRST_SECONDS

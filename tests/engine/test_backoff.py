@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine import patience as module
-from sendonce.engine.patience import FIRST_SECONDS, LONGEST_SECONDS, Patience
+from sendonce.engine import backoff as module
+from sendonce.engine.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 
@@ -25,7 +25,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-async def waited(patience: Patience, times: int, error: StoreBusy) -> None:
+async def waited(patience: Backoff, times: int, error: StoreBusy) -> None:
     stop = asyncio.Event()
     stop.set()
     for _ in range(times):
@@ -35,7 +35,7 @@ async def waited(patience: Patience, times: int, error: StoreBusy) -> None:
 async def test_each_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_the_first(
     pauses: list[float],
 ) -> None:
-    patience = Patience("claims", lambda _: None)
+    patience = Backoff("claims", lambda _: None)
 
     await waited(patience, 7, StoreBusy("away"))
     patience.calm()
@@ -48,7 +48,7 @@ async def test_each_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_
 @pytest.mark.usefixtures("pauses")
 async def test_each_outage_is_told_once_and_once_more_where_the_server_only_reads() -> None:
     facts: list[Fact] = []
-    patience = Patience("claims", facts.append)
+    patience = Backoff("claims", facts.append)
 
     for _ in range(2):
         await waited(patience, 3, StoreBusy("away"))

@@ -30,7 +30,7 @@ _KNOWN: dict[Metric, tuple[str, ...]] = {
 _PLAIN = (metrics.DOUBTS, metrics.EXPIRED, metrics.LEASES_LOST, metrics.COMMITS_LOST, metrics.TRIPPED, metrics.DISABLED)
 
 
-class Tallies:
+class Counters:
     """Hears facts from either thread. Series whose labels are known beforehand are there from the beginning, at 0."""
 
     def __init__(self, version: str) -> None:

@@ -13,10 +13,10 @@ from sendonce.channels.registry import Channels
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
-from sendonce.engine.alerting import TRIES, Alarm
+from sendonce.engine.alert_transports import AlertTransport, Notice, transports_of
+from sendonce.engine.alerter import TRIES, Alerter
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.own_faults import OwnFaults
-from sendonce.engine.sinks import Notice, Sink, sinks_of
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observability.facts import Alerted, AlertFailed, Fact
 from sendonce.observability.logs import worded
@@ -42,10 +42,10 @@ class Post(Told):
 
 def alarm_on(
     store: Store, facts: list[Fact], *, channel: Told | None = None, webhook: str | None = WEBHOOK, **settings: Any
-) -> Alarm:
+) -> Alerter:
     chosen = AlertSettings(webhook=webhook, **settings)
-    sinks = sinks_of(chosen, serving(channel or Post(Delivered()), "https", "mailto"), "namespace")
-    return Alarm(store, chosen, sinks, facts.append)
+    sinks = transports_of(chosen, serving(channel or Post(Delivered()), "https", "mailto"), "namespace")
+    return Alerter(store, chosen, sinks, facts.append)
 
 
 def results_of(outcome: Outcome, address: str, amount: int = 1, **claim: Any) -> list[Result]:
@@ -446,7 +446,7 @@ async def test_rights_that_are_missing_are_said_once(sqlite_store: Store) -> Non
 
 def test_a_way_that_nothing_serves_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match=re.escape("[alerts] mail: this worker has no channel for mailto:")):
-        sinks_of(AlertSettings(mail=MAIL), Channels(), "namespace")
+        transports_of(AlertSettings(mail=MAIL), Channels(), "namespace")
 
 
 def test_alerts_are_warnings_in_the_log() -> None:
@@ -464,8 +464,8 @@ def test_alerts_are_warnings_in_the_log() -> None:
 
 
 async def test_a_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sendonce.engine.sinks.SECONDS", -0.9)
-    sink = Sink("webhook", WEBHOOK, Told(never), "namespace")
+    monkeypatch.setattr("sendonce.engine.alert_transports.SECONDS", -0.9)
+    sink = AlertTransport("webhook", WEBHOOK, Told(never), "namespace")
     failure = await sink.tell(Notice(name="a", message="b", is_over=False, at=NOW), 1)
 
     assert failure is not None

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from sendonce.channels.registry import Channels
-from sendonce.domain.outcomes import Delivered, NotFound, Outcome, Unknown
-from sendonce.engine import daemon, door, listening, vitals
+from sendonce.domain.outcomes import Delivered, NotThere, Outcome, Unknown
+from sendonce.engine import daemon, door, health, metrics_server
 from sendonce.engine.daemon import Parts
 from sendonce.engine.door import MOST_VISITORS
-from sendonce.engine.listening import Look
+from sendonce.engine.metrics_server import Look
 from sendonce.engine.worker import CLAIMS
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import Begun, Fact, Listening, Settled, Stopped
@@ -31,7 +31,7 @@ from tests.store.databases import SqliteDatabase
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that stands still for a moment is no reason not to be ready here."""
-    monkeypatch.setattr(listening, "LOOK_SECONDS", 30.0)
+    monkeypatch.setattr(metrics_server, "LOOK_SECONDS", 30.0)
 
 
 class Running:
@@ -137,7 +137,7 @@ async def test_what_was_done_is_counted_with_how_long_it_took(sqlite: SqliteData
 
 async def test_a_look_up_is_counted_by_its_answer(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
-    channel = Asked(Unknown("timeout"), Delivered("n-1"), answers=[NotFound()])
+    channel = Asked(Unknown("timeout"), Delivered("n-1"), answers=[NotThere()])
     async with running(sqlite, serving(channel)) as here:
         await until_async(lambda: any(f.completed for f in here.facts if isinstance(f, Settled)), "it is sent")
 
@@ -189,7 +189,7 @@ async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -
 
 
 async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vitals, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 1.0)
     monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
     over = asyncio.Event()
 
@@ -217,13 +217,13 @@ async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
     """Its loop goes round while it waits for a slot, however long that takes."""
     monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
     turns: list[str] = []
-    turn = vitals.Vitals.turn
+    turn = health.Health.turn
 
-    def counted(self: vitals.Vitals, part: str) -> None:
+    def counted(self: health.Health, part: str) -> None:
         turns.append(part)
         turn(self, part)
 
-    monkeypatch.setattr(vitals.Vitals, "turn", counted)
+    monkeypatch.setattr(health.Health, "turn", counted)
     given_many(sqlite, 20)
     may_end = asyncio.Event()
     channel = Told(once(may_end, Delivered()))
@@ -269,7 +269,7 @@ async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite
 
 async def test_a_database_that_was_not_heard_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [1000.0]
-    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic=lambda: times[-1]))
+    monkeypatch.setattr(metrics_server, "time", SimpleNamespace(monotonic=lambda: times[-1]))
     asked = []
     failure: list[Exception] = []
 
@@ -291,7 +291,7 @@ async def test_a_database_that_was_not_heard_is_asked_once_a_second(monkeypatch:
 
 
 async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(metrics_server, "LOOK_SECONDS", 0.05)
     asked = []
     answered = asyncio.Event()
 
@@ -302,7 +302,7 @@ async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypa
     look = Look(ask)
     assert not await look.is_answered()
     assert not await look.is_answered()
-    monkeypatch.setattr(listening, "LOOK_SECONDS", 30.0)
+    monkeypatch.setattr(metrics_server, "LOOK_SECONDS", 30.0)
     answered.set()
 
     assert await look.is_answered()

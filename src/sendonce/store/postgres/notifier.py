@@ -10,7 +10,7 @@ from sendonce.store.postgres.lanes import Connection, connect
 CHANNEL = "sendonce"
 
 
-class PostgresDoorbell:
+class PostgresNotifier:
     """Announcements are hints: one that is lost costs a poll interval, never a delivery."""
 
     def __init__(self, url: str) -> None:

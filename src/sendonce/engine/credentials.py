@@ -11,7 +11,7 @@ from sendonce.channels.signing import key_of
 from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy
-from sendonce.sealing import Misplaced, Sealer, Use
+from sendonce.sealing import Misplaced, SecretBox, Use
 from sendonce.store.ports import SecretStore
 from sendonce.store.records import SubscriptionSecrets
 
@@ -24,13 +24,13 @@ class _Kept(NamedTuple):
     credentials: Credentials | Deferred
 
 
-class SubscriptionKeyring:
-    """See `Keyring`. A rotated secret is signed with after at most `seconds`.
+class CredentialsCache:
+    """See `CredentialStore`. A rotated secret is signed with after at most `seconds`.
 
     Those who ask at once share one read, also for different subscriptions: an event may go to thousands of them.
     """
 
-    def __init__(self, store: SecretStore, sealer: Sealer, *, seconds: float = 5.0) -> None:
+    def __init__(self, store: SecretStore, sealer: SecretBox, *, seconds: float = 5.0) -> None:
         self._store = store
         self._sealer = sealer
         self._seconds = seconds
@@ -90,7 +90,7 @@ class SubscriptionKeyring:
         self._kept[subscription_id] = _Kept(time.monotonic() + self._seconds, credentials)
 
 
-def _credentials(found: SubscriptionSecrets, sealer: Sealer) -> Credentials | Deferred:
+def _credentials(found: SubscriptionSecrets, sealer: SecretBox) -> Credentials | Deferred:
     """What the rows hold, newest first: of every kind but the signing ones only the newest counts."""
     signing: list[bytes] = []
     others: dict[str, str] = {}

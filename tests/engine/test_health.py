@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sendonce.engine import vitals as module
-from sendonce.engine.vitals import Vitals
+from sendonce.engine import health as module
+from sendonce.engine.health import Health
 from sendonce.observability.facts import Begun, DatabaseBack, DatabaseLost
 
 BEGUN = Begun(worker_id=1, name="host:1", concurrency=1, channels=())
@@ -21,7 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) -> None:
-    vitals = Vitals()
+    vitals = Health()
     vitals.turn("worker")
     clock.append(1000 + module.STUCK_SECONDS)
     assert vitals.stuck() is None
@@ -32,7 +32,7 @@ def test_a_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) ->
 
 
 def test_a_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
-    vitals = Vitals()
+    vitals = Health()
     vitals.turn("results")
     vitals.rest("results")
     clock.append(9999)
@@ -41,7 +41,7 @@ def test_a_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
 
 
 def test_a_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
-    vitals = Vitals()
+    vitals = Health()
     vitals.turn("worker")
     vitals.end("worker")
     vitals.rest("worker")
@@ -50,7 +50,7 @@ def test_a_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
 
 
 def test_it_is_not_ready_before_it_is_registered_and_when_it_stops() -> None:
-    vitals = Vitals()
+    vitals = Health()
     assert vitals.unready() == "the worker is not registered yet"
     vitals.hear(BEGUN)
     assert vitals.unready() is None
@@ -61,7 +61,7 @@ def test_it_is_not_ready_before_it_is_registered_and_when_it_stops() -> None:
 
 
 def test_it_is_not_ready_while_a_part_of_it_has_lost_the_database() -> None:
-    vitals = Vitals()
+    vitals = Health()
     vitals.hear(BEGUN)
 
     vitals.hear(DatabaseLost(part="results", reason="no"))
@@ -74,7 +74,7 @@ def test_it_is_not_ready_while_a_part_of_it_has_lost_the_database() -> None:
 
 
 def test_what_was_heard_just_now_need_not_be_asked(clock: list[float]) -> None:
-    vitals = Vitals()
+    vitals = Health()
     assert not vitals.has_heard_lately
     vitals.heard()
     assert vitals.has_heard_lately

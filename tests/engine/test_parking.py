@@ -8,7 +8,7 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.domain.serving import Served
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.fairness import Fairness
-from sendonce.engine.waiting import FORGET_SECONDS, ROOMS_AT_ONCE, WaitingRooms
+from sendonce.engine.parking import FORGET_SECONDS, ROOMS_AT_ONCE, Parking
 from sendonce.store.ports import RoomStore
 from sendonce.store.records import Room
 from tests.domain.values import a_claim
@@ -59,14 +59,14 @@ def a_room(name: str, *, waiting: int = 1000, allowance: int | None = None, due:
     return Room(name=name, waiting=waiting, breaker=breaker, is_probe_due=due)
 
 
-async def quotas(waiting: WaitingRooms, free: int) -> dict[str, int]:
+async def quotas(waiting: Parking, free: int) -> dict[str, int]:
     return (await waiting.allot(free)).quotas
 
 
-async def looked(hotel: Hotel, fairness: Fairness | None = None) -> WaitingRooms:
+async def looked(hotel: Hotel, fairness: Fairness | None = None) -> Parking:
     store: RoomStore = hotel  # type: ignore[assignment]
     breakers = Breakers(store, after=10, pauses=Pauses(first=HOLD, longest=HOLD), emit=lambda _: None)
-    waiting = WaitingRooms(store, fairness or Fairness(100), breakers, hold=HOLD)
+    waiting = Parking(store, fairness or Fairness(100), breakers, hold=HOLD)
     await waiting.look(ALL)
     return waiting
 

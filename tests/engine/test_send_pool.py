@@ -13,13 +13,13 @@ import pytest
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Unknown
 from sendonce.domain.policies import Policy
-from sendonce.engine import leases
-from sendonce.engine import sender as sender_module
-from sendonce.engine.attempting import Attempting
+from sendonce.engine import held_leases
+from sendonce.engine import send_pool as sender_module
+from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.leases import HeldLease
+from sendonce.engine.held_leases import HeldLease
 from sendonce.engine.policies import Policies
-from sendonce.engine.sender import Sender
+from sendonce.engine.send_pool import SendPool
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Told, never, once, serving
 from tests.processes import until_async
@@ -30,8 +30,8 @@ class Sending:
 
     def __init__(self, channel: Told, concurrency: int, policy: Policy, longest_send: float) -> None:
         self.reports: list[Report] = []
-        self.sender = Sender(
-            Attempting(serving(channel), "here"),
+        self.sender = SendPool(
+            AttemptRunner(serving(channel), "here"),
             Policies(policy),
             concurrency=concurrency,
             longest_send=longest_send,
@@ -44,7 +44,7 @@ class Sending:
         self._numbers += amount
         ids = range(first, self._numbers + 1)
         claims = tuple(a_claim(delivery_id=id, destination="test:a", address="test:a") for id in ids)
-        lease = HeldLease(first, leases.lease_time() + lease_seconds, amount)
+        lease = HeldLease(first, held_leases.lease_time() + lease_seconds, amount)
         self.sender.take(lease, claims)
         return lease
 
@@ -69,8 +69,8 @@ async def sending(
 @pytest.fixture
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the leases."""
-    now = leases.lease_time()
-    monkeypatch.setattr(leases, "lease_time", lambda: now)
+    now = held_leases.lease_time()
+    monkeypatch.setattr(held_leases, "lease_time", lambda: now)
 
 
 def timeout(seconds: float) -> Policy:
@@ -189,7 +189,7 @@ async def test_the_shortest_lease_is_long_enough_to_send() -> None:
 async def test_a_lost_lease_is_not_used() -> None:
     channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
-        lease = HeldLease(1, leases.lease_time() + 300, 1)
+        lease = HeldLease(1, held_leases.lease_time() + 300, 1)
         lease.good_until = 0.0
         made.sender.take(lease, (a_claim(delivery_id=1, destination="test:a", address="test:a"),))
         [outcome] = await made.reported(1)

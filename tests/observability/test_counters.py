@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from sendonce.observability import metrics
+from sendonce.observability.counters import OUTCOMES, Counters
 from sendonce.observability.facts import (
     AlertFailed,
     Begun,
@@ -17,7 +18,6 @@ from sendonce.observability.facts import (
     Tripped,
 )
 from sendonce.observability.metrics import Metric, exposition
-from sendonce.observability.tallies import OUTCOMES, Tallies
 from tests.scrapes import samples_of
 
 BEGUN = Begun(worker_id=7, name="host:1", concurrency=50, channels=("https", "https://runner.example/jobs/", "null"))
@@ -31,7 +31,7 @@ SETTLED = Settled(
 
 
 def counted(*facts: Fact) -> dict[str, float]:
-    tallies = Tallies("1.2")
+    tallies = Counters("1.2")
     for fact in facts:
         tallies.hear(fact)
     return samples_of(exposition(tallies.measured(), "")[0].decode())
@@ -109,7 +109,7 @@ def test_the_worker_says_which_one_it_is() -> None:
 
 
 def test_everything_that_is_counted_is_defined() -> None:
-    tallies = Tallies("1.2")
+    tallies = Counters("1.2")
     tallies.hear(BEGUN)
 
     measured: set[Metric] = {metric for metric, _ in tallies.measured()}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sendonce.domain.attempts import Result
+from sendonce.engine.alert_transports import AlertTransport, Notice
 from sendonce.engine.alerts import AlertSettings, Change, Raise, judge
 from sendonce.engine.own_faults import OwnFaults
-from sendonce.engine.sinks import Notice, Sink
 from sendonce.errors import SendonceError, StoreBusy
 from sendonce.observability.facts import Alerted, AlertFailed, Emit
 from sendonce.store.ports import AlertStore
@@ -18,15 +18,15 @@ MOST_UNTOLD = 100
 
 
 class _Owed(NamedTuple):
-    sink: Sink
+    sink: AlertTransport
     notice: Notice
     tries: int
 
 
-class Alarm:
+class Alerter:
     """One for each worker. The database says which of them tells; nothing here can stop the worker."""
 
-    def __init__(self, store: AlertStore, settings: AlertSettings, sinks: Sequence[Sink], emit: Emit) -> None:
+    def __init__(self, store: AlertStore, settings: AlertSettings, sinks: Sequence[AlertTransport], emit: Emit) -> None:
         self._store = store
         self._settings = settings
         self._sinks = sinks

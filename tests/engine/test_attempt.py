@@ -16,13 +16,13 @@ from sendonce.domain.outcomes import (
     Failed,
     Found,
     NoAnswer,
-    NotFound,
+    NotThere,
     Outcome,
     Refused,
     Unknown,
 )
 from sendonce.domain.policies import IfUnsure, Policy
-from sendonce.engine.attempting import Attempting
+from sendonce.engine.attempt import AttemptRunner
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Asked, Told, serving
 
@@ -46,7 +46,7 @@ def claim_of(**changes: object) -> Claim:
 async def attempted(
     channel: Told, claim: Claim, policy: Policy = QUICK, *, seconds: float = 5.0
 ) -> tuple[Outcome, bool]:
-    attempted = await Attempting(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
+    attempted = await AttemptRunner(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
     return attempted.outcome, attempted.cleared
 
 
@@ -176,7 +176,7 @@ class TestInDoubt:
         assert outcome == Delivered(channel.asked[0].token, FOUND)
 
     async def test_R18_what_can_be_asked_about_is_not_sent_without_an_id(self) -> None:
-        outcome, _ = await attempted(Asked(Delivered(), answers=[NotFound()]), claim_of())
+        outcome, _ = await attempted(Asked(Delivered(), answers=[NotThere()]), claim_of())
 
         assert isinstance(outcome, Unknown)
         assert outcome.code == "no_provider_id"
@@ -188,7 +188,7 @@ class TestInDoubt:
 
     async def test_what_can_never_be_told_is_held_where_a_repeat_is_not_wanted(self) -> None:
         channel = Asked(Delivered("n-1"), answers=[CannotTell("too_old")])
-        attempting = Attempting(serving(channel), "here")
+        attempting = AttemptRunner(serving(channel), "here")
 
         told = await attempting.attempt(claim_of(in_doubt=True), HOLDING, lambda _: 5.0)
 
@@ -196,13 +196,13 @@ class TestInDoubt:
         assert resolve(Report(claim_of(), 1, *told), HOLDING, can_look_up=True).decision.reason is ReasonClass.IN_DOUBT
 
     async def test_not_found_clears_the_doubt_and_sends(self) -> None:
-        channel = Asked(Failed("503"), answers=[NotFound()])
+        channel = Asked(Failed("503"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of(in_doubt=True)) == (Failed("503"), True)
         assert len(channel.sent) == 1
 
     async def test_not_found_with_all_attempts_used_is_not_sent_again(self) -> None:
-        channel = Asked(Delivered(), answers=[NotFound()])
+        channel = Asked(Delivered(), answers=[NotThere()])
         spent = claim_of(in_doubt=True, attempt=6, attempt_count=5)
 
         outcome, cleared = await attempted(channel, spent)
@@ -212,7 +212,7 @@ class TestInDoubt:
         assert channel.sent == []
 
     async def test_not_found_after_the_deadline_is_not_sent_again(self) -> None:
-        channel = Asked(Delivered(), answers=[NotFound()])
+        channel = Asked(Delivered(), answers=[NotThere()])
 
         outcome, cleared = await attempted(channel, claim_of(in_doubt=True, seconds_left=-1.0))
 
@@ -257,7 +257,7 @@ class TestInDoubt:
         assert channel.asked == []
 
     async def test_without_doubt_nobody_is_asked(self) -> None:
-        channel = Asked(Delivered("first"), answers=[NotFound()])
+        channel = Asked(Delivered("first"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of()) == (Delivered("first"), False)
         assert channel.asked == []
@@ -288,7 +288,7 @@ class TestInDoubt:
         assert isinstance(outcome, Delivered if is_sent else Unknown)
 
     async def test_holding_does_not_matter_where_somebody_can_be_asked(self) -> None:
-        channel = Asked(Delivered("second"), answers=[NotFound()])
+        channel = Asked(Delivered("second"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of(in_doubt=True), HOLDING) == (Delivered("second"), True)
 

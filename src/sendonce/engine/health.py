@@ -10,7 +10,7 @@ STUCK_SECONDS = 180.0
 HEARD_SECONDS = 2.0
 
 
-class Vitals:
+class Health:
     """Written by the loops, from either thread; read by whoever asks whether the worker lives."""
 
     def __init__(self) -> None:
