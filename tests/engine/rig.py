@@ -11,11 +11,10 @@ from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import LookUp, Outcome
 from sendonce.domain.policies import Policy
+from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.held_leases import HeldLeases
-from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
-from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability.facts import Fact, Stopped
@@ -169,24 +168,19 @@ async def working(
     """A worker with its keeper on this store, told to stop at the end."""
     settings = replace(QUICK_CONFIG, **config)
     policies = Policies(policy, channels.settings())
-    orchestrator = Orchestrator(store, policies, channels)
-    book = HeldLeases()
     facts: list[Fact] = []
     worker_id = await store.register("here", "1", settings.concurrency, serves=channels.names)
-    memory = memory or Memory(instance=settings.instance)
-    worker = Worker(
-        orchestrator, store, channels, policies, book, settings,
-        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, rooms=store,
-        memory=memory, name="here",
+    engine = build_engine(
+        store, channels, policies, settings,
+        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, memory=memory,
+        name="here",
     )  # fmt: skip
-    keeper = LeaseKeeper(
-        store, book, orchestrator.decide, worker_id=worker_id, hold=settings.lease, emit=facts.append, memory=memory
-    )  # fmt: skip
+    worker, keeper = engine.worker, engine.keeper_on(store)
     over = asyncio.Event()
     keeping = asyncio.create_task(keeper.run(over))
     running = asyncio.create_task(worker.run())
     try:
-        yield Working(worker, running, book, facts)
+        yield Working(worker, running, engine.book, facts)
     finally:
         worker.stop()
         await asyncio.wait([running], timeout=50)

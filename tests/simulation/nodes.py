@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from sendonce.domain.policies import Policy
+from sendonce.engine.background import background
+from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.gone import DisableGoneSubscriptions
-from sendonce.engine.held_leases import HeldLeases
-from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
 from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
@@ -73,25 +72,18 @@ class Node:
         channels = scene.world.channels(self.process, self.lacking)
         policies = Policies(POLICY, channels.settings())
         worker_id = await store.register(self.process.name, "1", 4, serves=channels.names)
-        orchestrator, book = Orchestrator(store, policies, channels), HeldLeases()
-        namespace = await store.namespace()
-        gone, memory = DisableGoneSubscriptions(store, self._emit), Memory()
-        worker = self.worker = Worker(
-            orchestrator, store, channels, policies, book, scene.config,
-            worker_id=worker_id, namespace=namespace, emit=self._emit, rooms=store,
-            keyring=CredentialsCache(store, SecretBox()), on_settled=(gone.note,), memory=memory,
+        engine = build_engine(
+            store, channels, policies, scene.config,
+            worker_id=worker_id, namespace=await store.namespace(), emit=self._emit, memory=Memory(),
         )  # fmt: skip
-        keeper = LeaseKeeper(
-            cast(Store, scene.door(self.process)), book, orchestrator.decide,
-            worker_id=worker_id, hold=scene.config.lease, emit=self._emit, memory=memory,
-        )  # fmt: skip
+        worker = self.worker = engine.worker
+        keeper = engine.keeper_on(cast(Store, scene.door(self.process)))
         over = asyncio.Event()
         keeping = scene.loop.spawn(self._keeping, keeper.run(over))
         keeping.add_done_callback(lambda _: worker.stop())
-        minding = asyncio.create_task(gone.run())
-        await worker.run()
-        minding.cancel()
-        await gone.apply()
+        async with background(engine.gone.run()):
+            await worker.run()
+        await engine.gone.apply()
         over.set()
         await keeping
 

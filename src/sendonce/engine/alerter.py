@@ -8,8 +8,9 @@ from typing import NamedTuple
 from sendonce.domain.attempts import Result
 from sendonce.engine.alert_transports import AlertTransport, Notice
 from sendonce.engine.alerts import AlertSettings, Change, Raise, judge
+from sendonce.engine.background import Troubles
 from sendonce.engine.own_faults import OwnFaults
-from sendonce.errors import SendonceError, StoreBusy
+from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Alerted, AlertFailed, Emit
 from sendonce.store.ports import AlertStore
 
@@ -33,7 +34,7 @@ class Alerter:
         self._emit = emit
         self._faults = OwnFaults()
         self._owed: deque[_Owed] = deque(maxlen=MOST_UNTOLD)
-        self._trouble = ""
+        self._troubles = Troubles(lambda trouble: emit(AlertFailed(way="database", reason=trouble)))
 
     def note(self, results: Sequence[Result]) -> None:
         """Look for faults on our side, and for what ends them."""
@@ -47,16 +48,7 @@ class Alerter:
 
     async def look(self) -> None:
         """Look once, and tell what is to be told by this worker; then try again what did not get through before."""
-        trouble = ""
-        try:
-            await self._look()
-        except StoreBusy:
-            pass  # the worker waits for the same database, and says so
-        except Exception as error:  # whatever it is, the next look comes
-            trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
-            if trouble != self._trouble:
-                self._emit(AlertFailed(way="database", reason=trouble))
-        self._trouble = trouble
+        await self._troubles.survive(self._look)
         await self._pay()
 
     async def _look(self) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
+from sendonce.engine.background import Troubles
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.policies import Policies
-from sendonce.errors import ConfigError, SendonceError, StoreBusy
+from sendonce.errors import ConfigError
 from sendonce.observability.facts import Audited, AuditFailed, Emit
 from sendonce.store.ports import Store
 from sendonce.store.upkeep import AuditStore, Turn
@@ -73,7 +74,7 @@ class Auditing:
         self._walk = walk
         self._emit = emit
         self._turn = Turn(worker_id, HOLD)
-        self._trouble = ""
+        self._troubles = Troubles(lambda trouble: emit(AuditFailed(reason=trouble)))
 
     async def run(self) -> None:
         """Look for ever whether an audit is due."""
@@ -84,16 +85,7 @@ class Auditing:
 
     async def look(self) -> None:
         """Make the audit that is due and nobody else is at. Nothing here can stop the worker."""
-        trouble = ""
-        try:
-            await self._look()
-        except StoreBusy:
-            return  # the worker waits for the same database, and says so
-        except Exception as error:  # whatever it is, the next look comes
-            trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
-            if trouble != self._trouble:
-                self._emit(AuditFailed(reason=trouble))
-        self._trouble = trouble
+        await self._troubles.survive(self._look)
 
     async def _look(self) -> None:
         now = await self._store.take_audit(self._turn)

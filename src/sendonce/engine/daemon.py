@@ -5,8 +5,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from sendonce.channels.registry import Channels
@@ -16,25 +16,24 @@ from sendonce.engine.alert_transports import transports_of
 from sendonce.engine.alerter import Alerter
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import Auditing, AuditSettings, Walking
+from sendonce.engine.background import background
+from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig, check_timeout
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.descriptors import check_descriptors
-from sendonce.engine.gone import DisableGoneSubscriptions
 from sendonce.engine.health import Health
-from sendonce.engine.held_leases import HeldLeases
 from sendonce.engine.instance import check_instance
 from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
 from sendonce.engine.metrics_server import Address, Page, attended, listening
-from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.worker import Worker
 from sendonce.observability.counters import Counters
 from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
-from sendonce.observability.incidents import WINDOW_SECONDS, Incidents
+from sendonce.observability.incidents import Incidents
 from sendonce.sealing import SecretBox
-from sendonce.store.ports import Notifier, Store
+from sendonce.store.ports import LeaseStore, Notifier, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +82,18 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
             name, parts.version, parts.config.concurrency,
             is_listening=parts.listen is not None, serves=parts.channels.names,
         )  # fmt: skip
-        orchestrator = Orchestrator(store, policies, parts.channels)
-        book = HeldLeases()
         namespace = await store.namespace()
         memory = await _memory_of(parts, store, namespace)
-        gone = DisableGoneSubscriptions(store, parts.emit)
         alarm = _alarm_of(parts, store, namespace)
         incidents = Incidents(worker_id, parts.emit, tracebacks=parts.tracebacks)
-        worker = Worker(
-            orchestrator, store, parts.channels, policies, book, parts.config,
-            worker_id=worker_id, namespace=namespace, doorbell=parts.doorbell,
-            emit=parts.emit, vitals=vitals, is_counted=bool(parts.listen),
-            rooms=store, keyring=CredentialsCache(store, parts.sealer), memory=memory, name=name,
-            on_settled=(gone.note, incidents.note, *([alarm.note] if alarm else [])), on_raise=incidents.raised,
+        engine = build_engine(
+            store, parts.channels, policies, parts.config,
+            worker_id=worker_id, namespace=namespace, emit=parts.emit, secret_box=parts.sealer, memory=memory,
+            name=name, doorbell=parts.doorbell, health=vitals, is_counted=bool(parts.listen),
+            on_settled=(incidents.note, *([alarm.note] if alarm else [])), on_expired=incidents.note,
+            on_raise=incidents.raised,
         )  # fmt: skip
+        worker = engine.worker
         parts.emit(
             Begun(
                 worker_id=worker_id,
@@ -107,20 +104,27 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
         )
         loop = asyncio.get_running_loop()
         keeping = _KeeperThread(
-            parts, book, orchestrator, worker_id, vitals, incidents, memory,
-            on_end=lambda: loop.call_soon_threadsafe(worker.stop),
-        )  # fmt: skip
+            parts.open_store, engine.keeper_on, on_end=lambda: loop.call_soon_threadsafe(worker.stop)
+        )
         keeping.start()
         try:
             if stop is None:
                 _stop_on_signals(worker)
-            shown = nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id)
-            pruned = _pruned(parts, store, worker_id)
-            audited = _audited(parts, store, policies, namespace, worker_id)
-            watched = _watched(alarm, until_idle=parts.config.until_idle)
-            async with _minding(gone), _summed_up(incidents), _told(worker, stop), watched, pruned, audited, shown:
-                stopped = await worker.run()
+            loops = [
+                engine.gone.run(),
+                incidents.run(),
+                *([_stopped_by(stop, worker)] if stop else []),
+                *([alarm.run()] if alarm else []),
+                *_upkeep(parts, store, policies, namespace, worker_id),
+            ]
+            async with background(*loops):
+                async with nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id):
+                    stopped = await worker.run()
+                if alarm is not None and parts.config.until_idle:
+                    await alarm.look()  # it may have ended before its first look
         finally:
+            await engine.gone.apply()
+            incidents.flush()
             await asyncio.to_thread(keeping.stop)
         return stopped
     finally:
@@ -162,115 +166,35 @@ def _heard(*ears: Emit) -> Emit:
     return each
 
 
-@asynccontextmanager
-async def _told(worker: Worker, stop: asyncio.Event | None) -> AsyncIterator[None]:
+async def _stopped_by(stop: asyncio.Event, worker: Worker) -> None:
     """Stop the worker when somebody says so."""
-
-    async def listen(told: asyncio.Event) -> None:
-        await told.wait()
-        worker.stop()
-
-    listening = None if stop is None else asyncio.create_task(listen(stop))
-    try:
-        yield
-    finally:
-        if listening is not None:
-            listening.cancel()
+    await stop.wait()
+    worker.stop()
 
 
-@asynccontextmanager
-async def _minding(gone: DisableGoneSubscriptions) -> AsyncIterator[None]:
-    """Disable subscriptions of receivers that are gone, while the worker works and once more at its end."""
-    minding = asyncio.create_task(gone.run())
-    try:
-        yield
-    finally:
-        minding.cancel()
-        await asyncio.gather(minding, return_exceptions=True)
-        await gone.apply()
-
-
-@asynccontextmanager
-async def _summed_up(incidents: Incidents) -> AsyncIterator[None]:
-    """Tell now and then, and at the end, how many more deliveries did not get through than were told of."""
-
-    async def tell() -> None:
-        while True:
-            await asyncio.sleep(WINDOW_SECONDS)
-            incidents.flush()
-
-    telling = asyncio.create_task(tell())
-    try:
-        yield
-    finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
-        incidents.flush()
-
-
-@asynccontextmanager
-async def _watched(alarm: Alerter | None, *, until_idle: bool) -> AsyncIterator[None]:
-    """Look now and then while the worker works; one that runs until idle may end before that, and looks at its end."""
-    if alarm is None:
-        yield
-        return
-    looking = asyncio.create_task(alarm.run())
-    try:
-        yield
-        if until_idle:
-            await alarm.look()
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _pruned(parts: Parts, store: Store, worker_id: int) -> AsyncIterator[None]:
-    """Take part in retention while the worker works. A pass that is cut short is another worker's after a while."""
-    if parts.retention is None:
-        yield
-        return
-    retention = Retention(store, parts.retention, parts.emit, worker_id=worker_id)
-    pruning = asyncio.create_task(retention.run())
-    try:
-        yield
-    finally:
-        pruning.cancel()
-        await asyncio.gather(pruning, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _audited(
+def _upkeep(
     parts: Parts, store: Store, policies: Policies, namespace: str, worker_id: int
-) -> AsyncIterator[None]:
-    """Take part in audits while the worker works. One that is cut short is another worker's after a while."""
-    if parts.audit is None or parts.audit.audit_every is None or parts.auditing is None:
-        yield
-        return
-    walk = parts.auditing(store, policies, namespace, CredentialsCache(store, parts.sealer))
-    looking = asyncio.create_task(Auditing(store, parts.audit, walk, parts.emit, worker_id=worker_id).run())
-    try:
-        yield
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+) -> Iterator[Coroutine[object, object, object]]:
+    """Take part in retention and audits. What is cut short is another worker's after a while."""
+    if parts.retention is not None:
+        yield Retention(store, parts.retention, parts.emit, worker_id=worker_id).run()
+    if parts.audit is not None and parts.audit.audit_every is not None and parts.auditing is not None:
+        walk = parts.auditing(store, policies, namespace, CredentialsCache(store, parts.sealer))
+        yield Auditing(store, parts.audit, walk, parts.emit, worker_id=worker_id).run()
 
 
 class _KeeperThread:
     """The lease keeper on its own loop: renewals are on time even when a channel blocks the sender's loop."""
 
     def __init__(
-        self, parts: Parts, book: HeldLeases, orchestrator: Orchestrator, worker_id: int, vitals: Health,
-        incidents: Incidents, memory: Memory, on_end: Callable[[], object],
-    ) -> None:  # fmt: skip
+        self,
+        open_store: Callable[[], Awaitable[Store]],
+        keeper_on: Callable[[LeaseStore], LeaseKeeper],
+        on_end: Callable[[], object],
+    ) -> None:
+        self._open_store = open_store
+        self._keeper_on = keeper_on
         self._on_end = on_end
-        self._vitals = vitals
-        self._incidents = incidents
-        self._memory = memory
-        self._parts = parts
-        self._book = book
-        self._orchestrator = orchestrator
-        self._worker_id = worker_id
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -304,13 +228,9 @@ class _KeeperThread:
             self._ready.set()
 
     async def _keep(self) -> None:
-        store = await self._parts.open_store()
+        store = await self._open_store()
         try:
-            keeper = LeaseKeeper(
-                store, self._book, self._orchestrator.decide,
-                worker_id=self._worker_id, hold=self._parts.config.lease, emit=self._parts.emit,
-                vitals=self._vitals, on_expired=self._incidents.note, memory=self._memory,
-            )  # fmt: skip
+            keeper = self._keeper_on(store)
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._ready.set()
             await keeper.run(self._stop)

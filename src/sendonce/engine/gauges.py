@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from sendonce.errors import SendonceError, StoreBusy
+from sendonce.engine.background import Troubles
 from sendonce.observability import metrics
 from sendonce.observability.facts import Emit, MetricsFailed
 from sendonce.observability.metrics import CAUSES, OTHER, Measured, alone
@@ -55,21 +55,12 @@ class Gauges:
         self._emit = emit
         self._confirmed_at = float("-inf")
         self._reading: _Reading | None = None
-        self._trouble = ""
+        self._troubles = Troubles(lambda trouble: emit(MetricsFailed(reason=trouble)))
 
     async def run(self) -> None:
         """Look until cancelled. Nothing here can stop the worker."""
         while True:
-            trouble = ""
-            try:
-                await self.look()
-            except StoreBusy:
-                pass  # the worker waits for the same database, and says so
-            except Exception as error:  # whatever it is, the next look comes
-                trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
-                if trouble != self._trouble:
-                    self._emit(MetricsFailed(reason=trouble))
-            self._trouble = trouble
+            await self._troubles.survive(self.look)
             await asyncio.sleep(CHECK_SECONDS)
 
     async def look(self) -> None:

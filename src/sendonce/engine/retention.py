@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sendonce.errors import ConfigError, SendonceError, StoreBusy
+from sendonce.engine.background import Troubles
+from sendonce.errors import ConfigError
 from sendonce.observability.facts import Emit, Pruned, PruningFailed, PruningLate
 from sendonce.store.upkeep import REST, RetentionStore, Stage, Turn
 
@@ -65,7 +66,7 @@ class Retention:
         self._settings = settings
         self._emit = emit
         self._turn = Turn(worker_id, HOLD)
-        self._trouble = ""
+        self._troubles = Troubles(lambda trouble: emit(PruningFailed(reason=trouble)))
 
     async def run(self) -> None:
         """Look for ever whether a pass is due."""
@@ -76,16 +77,7 @@ class Retention:
 
     async def look(self) -> None:
         """Make the passes that are due and nobody else is at."""
-        trouble = ""
-        try:
-            await self._look()
-        except StoreBusy:
-            return  # the worker waits for the same database, and says so
-        except Exception as error:  # whatever it is, the next look comes
-            trouble = str(error) if isinstance(error, SendonceError) else type(error).__name__
-            if trouble != self._trouble:
-                self._emit(PruningFailed(reason=trouble))
-        self._trouble = trouble
+        await self._troubles.survive(self._look)
 
     async def _look(self) -> None:
         gone = dict.fromkeys(Stage, 0)

@@ -4,6 +4,7 @@ Of the same kind, code and host five are told within ten seconds, of one kind tw
 in one line when the ten seconds are over. The database has them all.
 """
 
+import asyncio
 import json
 import re
 import threading
@@ -56,6 +57,12 @@ class Incidents:
             kind = _kind_of(result)
             if kind is not None and self._is_told(kind, outcome.code, result.report.claim):
                 self._tell(kind, result)
+
+    async def run(self) -> None:
+        """Tell now and then, until cancelled, how many more there were than were told of."""
+        while True:
+            await asyncio.sleep(WINDOW_SECONDS)
+            self.flush()
 
     def flush(self) -> None:
         """Tell how many more there were, and begin anew."""

@@ -6,16 +6,12 @@ from datetime import datetime
 from sendonce import __version__
 from sendonce.channels.registry import Channels
 from sendonce.domain.policies import Policy
+from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.gone import DisableGoneSubscriptions
-from sendonce.engine.held_leases import HeldLeases
 from sendonce.engine.lease_keeper import LeaseKeeper
-from sendonce.engine.orchestrator import Orchestrator
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability import logs
-from sendonce.sealing import SecretBox
 from sendonce.testing.connections import Opened
 
 CONFIG = WorkerConfig(until_idle=True, once=True)
@@ -39,19 +35,14 @@ class Pass:
         """Work until nothing is left to do now. Leases that `ended` in between are closed as of then."""
         store = self._opened.store
         worker_id = await store.register("test", __version__, CONFIG.concurrency, serves=self._channels.names)
-        orchestrator = Orchestrator(store, self._policies, self._channels)
-        book, gone = HeldLeases(), DisableGoneSubscriptions(store, logs.write)
-        keeper = LeaseKeeper(
-            store, book, orchestrator.decide, worker_id=worker_id, hold=CONFIG.lease, emit=logs.write
+        engine = build_engine(
+            store, self._channels, self._policies, CONFIG,
+            worker_id=worker_id, namespace=await store.namespace(), emit=logs.write,
         )  # fmt: skip
+        keeper, self._worker = engine.keeper_on(store), engine.worker
         await self._close_leases(keeper, ended)
-        self._worker = Worker(
-            orchestrator, store, self._channels, self._policies, book, CONFIG,
-            worker_id=worker_id, namespace=await store.namespace(), emit=logs.write, rooms=store,
-            keyring=CredentialsCache(store, SecretBox()), on_settled=(gone.note,),
-        )  # fmt: skip
         await self._worker.run()
-        await gone.apply()
+        await engine.gone.apply()
         await keeper.leave()
 
     async def _close_leases(self, keeper: LeaseKeeper, ended: Sequence[datetime]) -> None:
