@@ -20,12 +20,12 @@ def kept_digests() -> list[str]:
 
 
 @pytest.mark.parametrize("batch", range(FIRST))
-def test_the_engine_does_the_same_in_the_same_order(batch: int) -> None:
+def test_trace_of_the_engine_is_as_it_was_frozen(batch: int) -> None:
     """A difference that is meant is explained in its commit, and frozen with: python -m tests.frozen traces."""
     assert traces.digest(batch) == kept_digests()[batch]
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("batch", range(FIRST, traces.SEEDS // traces.BATCH))
-def test_the_engine_does_the_same_in_many_more_runs(batch: int) -> None:
+def test_trace_of_the_engine_is_as_it_was_frozen_in_many_more_runs(batch: int) -> None:
     assert traces.digest(batch) == kept_digests()[batch]
