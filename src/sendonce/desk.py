@@ -32,6 +32,7 @@ from sendonce.domain.destinations import TypedDestination, scheme_of
 from sendonce.domain.requests import RequestState
 from sendonce.errors import NotFound
 from sendonce.sealing import SecretBox
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
@@ -40,7 +41,6 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
-    Filter,
     Status,
     SubscriptionRow,
 )

@@ -10,8 +10,8 @@ from sendonce.desk import Desk
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.sealing import SecretBox
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from tests.cli.workbench import JUST_NOW, Cli
 
 WHY = ["--reason", "x"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sendonce.domain.outcomes import Delivered
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from tests.cli.workbench import Cli
 
 WHY = ("--reason", "test")

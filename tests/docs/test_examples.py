@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sendonce import Delivered, Failed
 from sendonce.channels import Channels
 from sendonce.compose import migrate, open_store
-from sendonce.store.records import Filter
+from sendonce.store.filters import Filter
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,11 +2,11 @@
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.store.bulk import CANCEL, NewOperation, OperationRow
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.selections import Selection
 from tests.store.databases import Database, PostgresDatabase
 
-EVERYTHING = Selection()
+EVERYTHING = Filter()
 
 _HASH = destination_hash("null:seed").hex()
 _POSTGRES = f"""
@@ -41,7 +41,7 @@ def given_many_dead_letters(database: Database, amount: int) -> None:
             connection.execute(database.spell(statement), values)
 
 
-async def begun(store: Store, kind: str, wanted: Selection = EVERYTHING) -> OperationRow:
+async def begun(store: Store, kind: str, wanted: Filter = EVERYTHING) -> OperationRow:
     """An operation over all that there is."""
     first_id, upper_id = await store.bounds(kind)
     return await store.begin_operation(

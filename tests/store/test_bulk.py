@@ -12,8 +12,8 @@ from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknow
 from sendonce.domain.policies import IfUnsure
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.store.bulk import CANCEL, PAUSED, REPLAY, REQUEUE, RUNNING
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.selections import Selection
 from tests.given import POLICY, given_due_deliveries, given_due_delivery, given_lease, result, settle_with
 from tests.store.bulkwork import EVERYTHING, begun, finish, given_many_dead_letters, step
 from tests.store.databases import REFUSED, Database
@@ -86,7 +86,7 @@ async def test_what_may_have_arrived_is_skipped_and_counted(database: Database, 
     await given_letters(database, store, 2)
 
     done = await finish(store, await begun(store, REQUEUE))
-    again = await finish(store, await begun(store, REQUEUE, Selection(even_if_sent=True)))
+    again = await finish(store, await begun(store, REQUEUE, Filter(even_if_sent=True)))
 
     assert (done.affected, done.skipped) == (2, 1)
     assert (again.affected, again.skipped) == (1, 0)
@@ -101,7 +101,7 @@ async def test_what_a_person_has_cancelled_is_meant_only_when_it_is_asked_for(
     await store.cancel([given_due_delivery(database)], operator="ada", reason="wrong")
 
     done = await finish(store, await begun(store, kind))
-    asked_for = await finish(store, await begun(store, kind, Selection(reason=ReasonClass.CANCELLED)))
+    asked_for = await finish(store, await begun(store, kind, Filter(reason=ReasonClass.CANCELLED)))
 
     assert (done.affected, done.skipped) == (2, 0)
     assert (asked_for.affected, asked_for.skipped) == (1, 0)
@@ -119,16 +119,16 @@ async def test_a_filter_takes_what_matches_all_of_it(database: Database, store: 
         given_due_delivery(database, **arguments)
     await settle_with(store, await given_lease(store), Refused("410"))
     expected = [
-        (Selection(type="order.created"), 2),
-        (Selection(type="order.*"), 3),
-        (Selection(type="*"), 6),
-        (Selection(type="order"), 0),
-        (Selection(destination="null:b"), 1),
-        (Selection(tenant="acme"), 1),
-        (Selection(tenant=""), 5),
-        (Selection(reason=ReasonClass.REFUSED), 6),
-        (Selection(reason=ReasonClass.EXHAUSTED), 0),
-        (Selection(type="memo.*", destination="null:b"), 1),
+        (Filter(type="order.created"), 2),
+        (Filter(type="order.*"), 3),
+        (Filter(type="*"), 6),
+        (Filter(type="order"), 0),
+        (Filter(destination="null:b"), 1),
+        (Filter(tenant="acme"), 1),
+        (Filter(tenant=""), 5),
+        (Filter(reason=ReasonClass.REFUSED), 6),
+        (Filter(reason=ReasonClass.EXHAUSTED), 0),
+        (Filter(type="memo.*", destination="null:b"), 1),
     ]
     for kind in (REQUEUE, REPLAY):
         first, upper = await store.bounds(kind)
@@ -136,23 +136,23 @@ async def test_a_filter_takes_what_matches_all_of_it(database: Database, store: 
             if kind == REQUEUE or wanted.reason is None:
                 seen = await store.match(kind, wanted, after=first, upper=upper, window=100)
                 assert (len(seen.found), seen.looked) == (amount, 6), wanted
-    done = await finish(store, await begun(store, REQUEUE, Selection(type="order.*")))
+    done = await finish(store, await begun(store, REQUEUE, Filter(type="order.*")))
     assert (done.affected, done.looked) == (3, 6)
 
 
 async def test_since_and_until_are_about_when_it_was_given_up(database: Database, store: Store) -> None:
     await given_letters(database, store, 2)
     moment = database.now()
-    for wanted, amount in ((Selection(since=moment + S), 0), (Selection(since=moment - 60 * S), 2)):
+    for wanted, amount in ((Filter(since=moment + S), 0), (Filter(since=moment - 60 * S), 2)):
         seen = await store.match(REQUEUE, wanted, after=0, upper=100, window=100)
         assert len(seen.found) == amount
-    for wanted, amount in ((Selection(until=moment + 60 * S), 2), (Selection(until=moment - 60 * S), 0)):
+    for wanted, amount in ((Filter(until=moment + 60 * S), 2), (Filter(until=moment - 60 * S), 0)):
         seen = await store.match(REQUEUE, wanted, after=0, upper=100, window=100)
         assert len(seen.found) == amount
 
 
 async def test_what_is_kept_of_a_filter_is_the_filter(database: Database, store: Store) -> None:
-    wanted = Selection(
+    wanted = Filter(
         type="order.*", destination="null:ä", tenant="", reason=ReasonClass.IN_DOUBT, since=database.now(),
         until=database.now(), even_if_sent=True,
     )  # fmt: skip
@@ -160,7 +160,7 @@ async def test_what_is_kept_of_a_filter_is_the_filter(database: Database, store:
     operation = await begun(store, REQUEUE, wanted)
 
     assert operation.filter is not None
-    assert Selection.read(operation.filter) == wanted
+    assert Filter.read(operation.filter) == wanted
 
 
 async def test_a_replay_by_filter_is_for_what_has_ended_and_has_no_newer_generation(
@@ -174,7 +174,7 @@ async def test_a_replay_by_filter_is_for_what_has_ended_and_has_no_newer_generat
     given_due_delivery(database)
 
     careful = await finish(store, await begun(store, REPLAY))
-    bold = await finish(store, await begun(store, REPLAY, Selection(even_if_sent=True)))
+    bold = await finish(store, await begun(store, REPLAY, Filter(even_if_sent=True)))
 
     assert (careful.affected, careful.skipped) == (1, 1)
     assert (bold.affected, bold.skipped) == (1, 0)
@@ -185,7 +185,7 @@ async def test_a_replay_leaves_what_was_corrected(database: Database, store: Sto
     [old] = await given_letters(database, store, 1)
     await store.correct(old, content="{}", destination="null:b", operator="ada", reason="moved")
 
-    done = await finish(store, await begun(store, REPLAY, Selection(even_if_sent=True)))
+    done = await finish(store, await begun(store, REPLAY, Filter(even_if_sent=True)))
 
     assert done.affected == 0
 
@@ -314,7 +314,7 @@ async def test_operations_are_listed_newest_first(database: Database, store: Sto
     assert found is not None
     assert found == first
     assert await store.operation(99) is None
-    assert Selection.read(first.filter or "") == EVERYTHING
+    assert Filter.read(first.filter or "") == EVERYTHING
 
 
 async def test_what_has_no_content_any_more_is_skipped(database: Database, store: Store) -> None:
@@ -323,7 +323,7 @@ async def test_what_has_no_content_any_more_is_skipped(database: Database, store
     event_id = database.one("select event_id from sendonce_deliveries where id = ?", ids[1])
     database.execute("update sendonce_events set payload = null, content_gone_at = created_at where id = ?", event_id)
 
-    done = await finish(store, await begun(store, REPLAY, Selection(even_if_sent=True)), window=10, most=10)
+    done = await finish(store, await begun(store, REPLAY, Filter(even_if_sent=True)), window=10, most=10)
 
     assert (done.affected, done.skipped) == (2, 1)
     assert database.one("select count(*) from sendonce_deliveries where generation = 1 and event_id = ?", event_id) == 0

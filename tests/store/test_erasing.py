@@ -11,8 +11,8 @@ from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import FOUND, Delivered, Refused
 from sendonce.errors import NotAllowed
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from sendonce.store.upkeep import Erased, Person
 from tests.given import given_event, given_lease, result, settle_with
 from tests.store.databases import REFUSED, Database

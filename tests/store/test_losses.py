@@ -18,9 +18,9 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown
 from sendonce.errors import NotAllowed
 from sendonce.store.bulk import REPLAY, REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter, LossRow
-from sendonce.store.selections import Selection
+from sendonce.store.records import LossRow
 from tests.given import (
     HOLD,
     POLICY,
@@ -551,7 +551,7 @@ async def test_what_was_given_up_before_a_loss_is_asked_about_before_it_is_sent_
         *(await store.open_generations(given_up[:1], kind="requeue", operator="ada", reason="x")).ids,
         *(await store.open_generations(given_up[1:2], kind="replay", operator="ada", reason="x")).ids,
     ]
-    done = await finish(store, await begun(store, REQUEUE, Selection(even_if_sent=True)))
+    done = await finish(store, await begun(store, REQUEUE, Filter(even_if_sent=True)))
     opened.append(database.one("select max(id) from sendonce_deliveries"))
 
     rows = [await store.delivery(each) for each in opened]
@@ -584,9 +584,9 @@ async def test_to_send_again_what_was_given_up_before_a_loss_takes_a_decision(
     with pytest.raises(NotAllowed, match=again):
         await store.correct(old, content='{"n": 2}', destination=None, **who)
     for kind in (REQUEUE, REPLAY):
-        done = await finish(store, await begun(store, kind, Selection()))
+        done = await finish(store, await begun(store, kind, Filter()))
         assert (done.affected, done.skipped) == (0, 1)
-        planned = await plan(store, kind, Selection())
+        planned = await plan(store, kind, Filter())
         assert (planned.matching, planned.may_have_arrived) == (1, 1)
     told = "\n".join((await explain(store, f"delivery:{old}")).sentences)
     assert "it may have been sent since then: this database has lost commits" in told

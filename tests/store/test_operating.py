@@ -8,8 +8,8 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from tests.given import (
     given_dead_letter,
     given_delivery_in,

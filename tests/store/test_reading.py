@@ -8,8 +8,8 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.tokens import provider_token
 from sendonce.store import leases
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from tests.given import (
     given_dead_letter,
     given_delivery_in,

@@ -9,9 +9,9 @@ from sendonce.domain.destinations import destination_hash
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from sendonce.store.postgres import requests as postgres_requests
-from sendonce.store.records import RequestFilter
 from sendonce.store.sqlite import requests as sqlite_requests
 from tests.given import given_lease, result
 from tests.store.databases import Database
@@ -39,7 +39,7 @@ async def state_of(store: Store, request_id: int) -> RequestState:
 
 async def status_of(store: Store, request_id: int) -> RequestStatus:
     """By the state and by the list, which must agree."""
-    [row] = [each for each in await store.requests(RequestFilter()) if each.id == request_id]
+    [row] = [each for each in await store.requests(Filter()) if each.id == request_id]
     state = await state_of(store, request_id)
     assert row.status is state.status
     return state.status
@@ -75,7 +75,7 @@ async def test_R12_the_status_goes_by_the_required_recipients_only(
     await settle(store, {to: outcome for to, outcome in outcomes.items() if outcome is not None})
 
     assert await status_of(store, request_id) == status
-    [row] = await store.requests(RequestFilter())
+    [row] = await store.requests(Filter())
     assert (row.notified, row.open, row.given_up) == counts
     assert row.required == 2
 
@@ -161,7 +161,7 @@ async def test_requests_are_listed_newest_first_and_filtered(
     last = given_request(database, key="job-4", subject="cl-9")
 
     async def ids(**wanted: Any) -> list[int]:
-        return [each.id for each in await store.requests(RequestFilter(**wanted))]
+        return [each.id for each in await store.requests(Filter(**wanted))]
 
     assert await ids() == [last, again, other, first]
     assert await ids(limit=3) == [last, again, other]

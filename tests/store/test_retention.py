@@ -15,8 +15,8 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import KeyReused, NotAllowed, SendonceError
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from sendonce.store.upkeep import REST, Reached, Stage, Step, Turn
 from tests.given import given_delivery_in, given_due_delivery, given_event, given_lease, result, settle_with
 from tests.store.aging import backdate, begun_earlier, without_rules

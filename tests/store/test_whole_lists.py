@@ -11,9 +11,9 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Refused, Unknown
 from sendonce.domain.policies import IfUnsure
 from sendonce.store.bulk import REPLAY, REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import VERBS, Filter
-from sendonce.store.selections import Selection
+from sendonce.store.records import VERBS
 from tests.given import HOLD, WORKER, given_due_delivery, given_event, given_lease, later, report, settle_with
 from tests.store.databases import Database
 
@@ -124,7 +124,7 @@ async def test_what_was_given_up_for_any_reason_is_found_by_it_and_by_no_other(
 
     found = {}
     for each in ReasonClass:
-        window = await store.match(kind, Selection(reason=each, even_if_sent=True), after=0, upper=100, window=10)
+        window = await store.match(kind, Filter(reason=each, even_if_sent=True), after=0, upper=100, window=10)
         found[each] = [one.delivery_id for one in window.found]
         assert [row.delivery_id for row in await store.dead_letters(Filter(reason=each))] == found[each]
         assert [row.id for row in await store.deliveries(Filter(reason=each))] == found[each]

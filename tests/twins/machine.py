@@ -10,8 +10,7 @@ from sendonce.domain.breakers import Answers
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.events import new_event
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE, NewOperation
-from sendonce.store.records import Filter, RequestFilter
-from sendonce.store.selections import Selection
+from sendonce.store.filters import Filter
 from sendonce.store.upkeep import REST, Person, Stage, Turn
 from tests.twins.values import (
     HOLD,
@@ -172,7 +171,7 @@ class Twins(Working):
     )  # fmt: skip
     def begin_operation(self, **given: Any) -> None:
         now = self.pair.now
-        wanted = Selection(
+        wanted = Filter(
             type=given["type"], destination=given["to"], tenant=given["tenant"], reason=given["reason"],
             even_if_sent=given["even_if_sent"], since=None if given["since"] is None else now - given["since"],
             until=None if given["until"] is None else now - given["until"],
@@ -247,7 +246,7 @@ class Twins(Working):
         for name in ("event", "payload", "deliveries_of"):
             self.call(name, event_id)
         self.call("events_by_key", f"k-{key:02}")
-        self.call("requests", RequestFilter(tenant=tenant, limit=limit))
+        self.call("requests", Filter(tenant=tenant, limit=limit))
         self.call("requests_by_key", f"r-{key}")
         self.call("request", self.one_of("select id from sendonce_requests", place))
         self.call("dead_letter", self.letter(place))

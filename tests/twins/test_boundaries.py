@@ -11,8 +11,8 @@ from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknow
 from sendonce.domain.policies import Policy
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
-from sendonce.store.records import ALIVE, Filter
-from sendonce.store.selections import Selection
+from sendonce.store.filters import Filter
+from sendonce.store.records import ALIVE
 from sendonce.store.upkeep import REST, Stage, Turn
 from tests.twins.follower import Follower
 from tests.twins.pair import Pair
@@ -273,7 +273,7 @@ def test_a_selection_has_its_first_moment_and_not_its_last(pair: Pair, side: tim
         settle(pair, Refused("410"))
 
     def found(**wanted: Any) -> int:
-        return len(pair.call("match", kind, Selection(**wanted), after=0, upper=10, window=10).found)
+        return len(pair.call("match", kind, Filter(**wanted), after=0, upper=10, window=10).found)
 
     assert found(since=pair.now + side) == (side <= 0 * S)
     assert found(until=pair.now + side) == (side > 0 * S)

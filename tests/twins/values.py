@@ -9,7 +9,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import Policy
-from sendonce.store.records import Filter
+from sendonce.store.filters import Filter
 from sendonce.store.upkeep import Person
 
 US, S, D = timedelta(microseconds=1), timedelta(seconds=1), timedelta(days=1)

@@ -9,8 +9,8 @@ from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.selections import Selection
 from sendonce.store.upkeep import Stage
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.store.bulkwork import begun, step
@@ -42,7 +42,7 @@ async def everything(database: Database, store: Store) -> dict[str, int]:
         made["corrected"], content=None, destination="null:corrected-to", operator="ada", reason="test",
         even_if_sent=False,
     )  # fmt: skip
-    made["operation"] = (await step(store, await begun(store, REQUEUE, Selection(destination="null:by-filter")))).id
+    made["operation"] = (await step(store, await begun(store, REQUEUE, Filter(destination="null:by-filter")))).id
     await _settle(store, Delivered())
     with database.connection() as connection:
         Outbox().request(connection, "memo.shared", {}, key="job", subject="memo", version=1, required="null:reader")

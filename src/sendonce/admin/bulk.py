@@ -18,10 +18,11 @@ from sendonce.store.bulk import (
     REQUEUE,
     RUNNING,
     BulkStore,
+    Found,
     NewOperation,
     OperationRow,
 )
-from sendonce.store.selections import Found, Selection
+from sendonce.store.filters import Filter
 
 # So many are looked at in one step, and so many of them changed: a step holds its locks for a moment only.
 WINDOW = 5000
@@ -64,7 +65,7 @@ class Planned:
         return self.matching - self.skipped
 
 
-async def plan(desk: BulkDesk, kind: str, wanted: Selection) -> Planned:
+async def plan(desk: BulkDesk, kind: str, wanted: Filter) -> Planned:
     """Count what an operation would do; nothing is changed."""
     matching = arrived = cancelled = 0
     async for found in _matching(desk, kind, wanted):
@@ -83,7 +84,7 @@ async def plan(desk: BulkDesk, kind: str, wanted: Selection) -> Planned:
     )
 
 
-async def matches(desk: BulkDesk, kind: str, wanted: Selection) -> bool:
+async def matches(desk: BulkDesk, kind: str, wanted: Filter) -> bool:
     """True when there is anything that matches; looks no further than that."""
     async for found in _matching(desk, kind, wanted):
         if found:
@@ -92,7 +93,7 @@ async def matches(desk: BulkDesk, kind: str, wanted: Selection) -> bool:
 
 
 async def begin(
-    desk: BulkDesk, kind: str, wanted: Selection, *, operator: str, reason: str, rate: float = DEFAULT_RATE
+    desk: BulkDesk, kind: str, wanted: Filter, *, operator: str, reason: str, rate: float = DEFAULT_RATE
 ) -> OperationRow:
     """Enter the operation: it is about what is there now, never about what it brings forth itself. `run` does it."""
     first_id, upper_id = await _bounds(desk, kind, wanted)
@@ -153,7 +154,7 @@ async def find(desk: BulkDesk, operation_id: int) -> OperationRow:
     return operation
 
 
-def described(kind: str, wanted: Selection) -> str:
+def described(kind: str, wanted: Filter) -> str:
     """What an operation is about, in words: open dead letters of order.* to null:a since 2026-01-31 12:00:00 UTC."""
     parts = [
         f"given up as {wanted.reason.value}" if wanted.reason else "",
@@ -167,7 +168,7 @@ def described(kind: str, wanted: Selection) -> str:
     return " ".join([_SUBJECTS[kind], *filter(None, parts)])
 
 
-async def _matching(desk: BulkDesk, kind: str, wanted: Selection) -> AsyncIterator[tuple[Found, ...]]:
+async def _matching(desk: BulkDesk, kind: str, wanted: Filter) -> AsyncIterator[tuple[Found, ...]]:
     """What matches now, a bounded step at a time."""
     after, upper = await _bounds(desk, kind, wanted)
     while after < upper:
@@ -178,7 +179,7 @@ async def _matching(desk: BulkDesk, kind: str, wanted: Selection) -> AsyncIterat
         yield seen.found
 
 
-async def _bounds(desk: BulkDesk, kind: str, wanted: Selection) -> tuple[int, int]:
+async def _bounds(desk: BulkDesk, kind: str, wanted: Filter) -> tuple[int, int]:
     first, upper = await desk.bounds(kind)
     if kind != REQUEUE and wanted.since is not None:
         first = max(first, await desk.first_delivery_since(wanted.since) - 1)

@@ -14,7 +14,7 @@ from sendonce.cli.progress import Bar, progress
 from sendonce.cli.running import with_store
 from sendonce.cli.settings import operator_of
 from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
-from sendonce.store.selections import Selection
+from sendonce.store.filters import Filter
 
 if TYPE_CHECKING:
     from sendonce.admin.bulk import Planned
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled"}
 
 
-def run_bulk(args: argparse.Namespace, kind: str, wanted: Selection) -> int:
+def run_bulk(args: argparse.Namespace, kind: str, wanted: Filter) -> int:
     """Do to all that match what the command does to the ids that it is given."""
     operator = operator_of(args)
     if args.dry_run:
@@ -77,7 +77,7 @@ def as_dict(operation: OperationRow) -> dict[str, object]:
     return {**row, "filter": None if operation.filter is None else json.loads(operation.filter)}
 
 
-async def _begin(store: "Store", args: argparse.Namespace, kind: str, wanted: Selection, operator: str) -> int:
+async def _begin(store: "Store", args: argparse.Namespace, kind: str, wanted: Filter, operator: str) -> int:
     if not args.yes or not await bulk.matches(store, kind, wanted):
         planned = await bulk.plan(store, kind, wanted)
         _say_plan(planned, as_json=args.json and args.yes)

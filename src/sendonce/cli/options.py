@@ -5,7 +5,7 @@ import argparse
 from sendonce.cli import values
 from sendonce.cli.parser import Parser
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.store.records import Filter
+from sendonce.store.filters import Filter
 
 DEFAULT_LIMIT = 50
 

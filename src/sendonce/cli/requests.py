@@ -15,7 +15,8 @@ from sendonce.cli.running import with_store
 from sendonce.cli.tables import Cell, show_table, when
 from sendonce.domain.durations import format_duration
 from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
-from sendonce.store.records import RequestFilter, RequestRow
+from sendonce.store.filters import Filter
+from sendonce.store.records import RequestRow
 
 DEFAULT_TIMEOUT = timedelta(minutes=1)
 _COLOURS = {
@@ -76,9 +77,7 @@ def _add_wait(parser: Parser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    wanted = RequestFilter(
-        subject=args.subject, type=args.type, tenant=args.tenant, status=args.status, limit=args.limit
-    )
+    wanted = Filter(subject=args.subject, type=args.type, tenant=args.tenant, status=args.status, limit=args.limit)
     requests = with_store(args, lambda store: store.requests(wanted))
     if args.json:
         say_json(requests)

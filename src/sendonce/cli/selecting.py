@@ -8,7 +8,7 @@ from sendonce.cli.parser import Parser
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.rates import format_rate
 from sendonce.store.bulk import DEFAULT_RATE
-from sendonce.store.selections import Selection
+from sendonce.store.filters import Filter
 
 _FILTERS = ("type", "destination", "tenant", "given_up_as", "since", "until")
 _ONLY_WITH_FILTER = {"dry_run": "--dry-run", "yes": "--yes", "rate": "--rate"}
@@ -47,7 +47,7 @@ def add_selection(parser: Parser, what: str, *, given_up_as: bool = False) -> No
     )
 
 
-def selection_of(args: argparse.Namespace) -> Selection | None:
+def selection_of(args: argparse.Namespace) -> Filter | None:
     """The filter that was given; None when ids were. WrongUse when it was neither, or both."""
     given = {name: getattr(args, name, None) for name in _FILTERS}
     has_filter = args.all or any(value is not None for value in given.values())
@@ -64,5 +64,12 @@ def selection_of(args: argparse.Namespace) -> Selection | None:
         raise WrongUse("--all is without a filter; leave it out to go by the filter")
     if given["since"] is not None and given["until"] is not None and given["since"] >= given["until"]:
         raise WrongUse("--until must be later than --since")
-    given["reason"] = given.pop("given_up_as")
-    return Selection(**given, even_if_sent=args.even_if_sent)
+    return Filter(
+        type=args.type,
+        destination=args.destination,
+        tenant=args.tenant,
+        reason=given["given_up_as"],
+        since=args.since,
+        until=args.until,
+        even_if_sent=args.even_if_sent,
+    )

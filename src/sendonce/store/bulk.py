@@ -1,10 +1,11 @@
 """The operations log, and what is done by filter: their ports, and what these hand out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
-from sendonce.store.selections import Selection, Window
+from sendonce.store.filters import Filter
 
 STATES = RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
 REQUEUE, REPLAY, CANCEL = "requeue", "replay", "cancel"
@@ -45,10 +46,35 @@ class NewOperation:
     operator: str
     reason: str
     subject: str
-    wanted: Selection
+    wanted: Filter
     rate: float
     first_id: int
     upper_id: int
+
+
+class Found(NamedTuple):
+    """One that matches: its place on the walk, its delivery, and whether that may have arrived already."""
+
+    id: int
+    nth: int
+    delivery_id: int
+    may_have_arrived: bool
+
+
+class Window(NamedTuple):
+    """A bounded step of the walk: up to which id was looked, at how many, and what matched. None: there is no more."""
+
+    last_id: int | None
+    looked: int
+    found: tuple[Found, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], most: int) -> Self:
+        """From the rows of a window query. With `most` found, the walk has come no further than to the last of them."""
+        found = tuple(Found(row[2], row[3], row[4], bool(row[5])) for row in rows if row[2] is not None)
+        if len(found) == most:
+            return cls(found[-1].id, found[-1].nth, found)
+        return cls(rows[0][0], rows[0][1], found)
 
 
 class OperationsStore(Protocol):
@@ -64,7 +90,7 @@ class OperationsStore(Protocol):
 class BulkStore(OperationsStore, Protocol):
     """What is done to all that match a filter: an operation that is kept, and can be taken up again at any time."""
 
-    async def match(self, kind: str, wanted: Selection, *, after: int, upper: int, window: int) -> Window:
+    async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
         """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
         ...
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sendonce.domain.requests import RequestState
+from sendonce.store.filters import Filter
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
@@ -13,11 +14,9 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
-    Filter,
     FindingRow,
     KeptSecret,
     LeaseRow,
-    RequestFilter,
     RequestRow,
     Status,
     SubscriptionRow,
@@ -57,7 +56,7 @@ class ReadStore(Protocol):
 
     async def events_by_key(self, key: str) -> list[EventRow]: ...
 
-    async def requests(self, wanted: RequestFilter) -> list[RequestRow]: ...
+    async def requests(self, wanted: Filter) -> list[RequestRow]: ...
 
     async def requests_by_key(self, key: str) -> list[RequestRow]: ...
 

@@ -9,19 +9,6 @@ from sendonce.domain.requests import RequestStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """What a list shows: newest first, at most `limit`, of what matches everything that is set."""
-
-    status: DeliveryState | None = None
-    type: str | None = None
-    destination: str | None = None
-    tenant: str | None = None
-    since: datetime | None = None
-    reason: ReasonClass | None = None
-    limit: int = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     id: int
     tenant: str
@@ -33,17 +20,6 @@ class EventRow:
     created_at: datetime
     content_gone_at: datetime | None = None
     history_gone_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFilter:
-    """Which requests a list shows: newest first, at most `limit`, of what matches everything that is set."""
-
-    subject: str | None = None
-    type: str | None = None
-    tenant: str | None = None
-    status: RequestStatus | None = None
-    limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,9 @@ from sendonce.domain.tokens import provider_token
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.postgres.examining import examine
 from sendonce.store.postgres.store import PostgresStore
-from sendonce.store.records import Filter, RequestFilter
-from sendonce.store.selections import Selection
 from sendonce.store.upkeep import Person, Stage
 from sendonce.store.verifying import Times, Walk
 from tests.given import HOLD, POLICY, WORKER, decided, expire, given_lease, result, settle_with
@@ -128,8 +127,8 @@ async def correct(store: PostgresStore) -> None:
 
 async def by_filter(store: PostgresStore) -> None:
     for kind in (REQUEUE, REPLAY, CANCEL):
-        operation = await begun(store, kind, Selection(type="order.*"))
-        await store.match(kind, Selection(), after=operation.first_id, upper=operation.upper_id, window=5000)
+        operation = await begun(store, kind, Filter(type="order.*"))
+        await store.match(kind, Filter(), after=operation.first_id, upper=operation.upper_id, window=5000)
         await step(store, operation, most=100)
         await store.set_operation_state(operation.id, "cancelled", operator="ada", reason=None)
     await store.operations(before=million.FINISHED, state="running", limit=10)
@@ -221,8 +220,8 @@ async def look(store: PostgresStore) -> None:
     await store.undelivered("acme", limit=10)
     await store.waiting_in(["subscription:1", "rate:1"])
     assert await store.request(77) is not None
-    assert await store.requests(RequestFilter())
-    assert await store.requests(RequestFilter(subject="order-77"))
+    assert await store.requests(Filter())
+    assert await store.requests(Filter(subject="order-77"))
     assert await store.requests_by_key("job-77")
     for words in ("order-000000077", "delivery:77", "dead-letter:5"):
         await explain(store, words)

@@ -9,8 +9,8 @@ from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Refused
 from sendonce.errors import StoreError
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.selections import Selection
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.servers.postgres import Server
 from tests.store.bulkwork import begun, finish, step
@@ -49,7 +49,7 @@ async def test_M10_the_operator_requeues_and_replays_by_filter_and_never_cancels
     operator = stores["operator"]
 
     requeued = await finish(operator, await begun(operator, REQUEUE), most=1)
-    replayed = await finish(operator, await begun(operator, REPLAY, Selection(even_if_sent=True)))
+    replayed = await finish(operator, await begun(operator, REPLAY, Filter(even_if_sent=True)))
 
     assert (requeued.affected, replayed.affected) == (2, 0)
     cancelling = await begun(operator, CANCEL)

@@ -12,9 +12,9 @@ import pytest
 from sendonce.compose import open_connection, open_store
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import ConfigError, NotAllowed, SendonceError, StoreBusy, StoreError
+from sendonce.store.filters import Filter
 from sendonce.store.postgres import lanes, migrator
 from sendonce.store.postgres.store import PostgresStore
-from sendonce.store.records import Filter
 from tests.given import HOLD, WORKER, given_due_deliveries, given_lease, settle_with
 from tests.processes import SECONDS
 from tests.servers.postgres import Server

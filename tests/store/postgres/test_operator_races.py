@@ -13,9 +13,9 @@ from sendonce.domain.outcomes import Delivered, Refused
 from sendonce.errors import NotAllowed, StoreBusy
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import REPLAY, REQUEUE
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from sendonce.store.postgres import bulk, correcting, reconciling
-from sendonce.store.selections import Selection
 from sendonce.store.upkeep import Person, Stage
 from tests.given import given_event, given_lease, settle_with
 from tests.processes import SECONDS, until_async
@@ -99,7 +99,7 @@ async def test_a_replay_by_filter_keeps_its_content_from_retention(
     given_event(database, to="null:a")
     await settle_with(store, await given_lease(store), Delivered("n-1"))
     backdate(database, 40 * DAY)
-    operation = await begun(store, REPLAY, Selection(even_if_sent=True))
+    operation = await begun(store, REPLAY, Filter(even_if_sent=True))
     halt = Halt(monkeypatch, bulk, "open_generations")
 
     await meanwhile(database, step(store, operation), halt, other.retain(Stage.PAYLOADS, 0, limit=10, age=30 * DAY))

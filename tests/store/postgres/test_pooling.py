@@ -15,10 +15,10 @@ from sendonce.domain.attempts import Verdict
 from sendonce.domain.outcomes import Delivered, Refused
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.migrations import available
 from sendonce.store.postgres import migrator
 from sendonce.store.postgres.store import PostgresStore
-from sendonce.store.records import Filter
 from tests.given import HOLD, WORKER, expire, given_lease, settle_with
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Server

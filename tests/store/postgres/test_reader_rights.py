@@ -11,8 +11,8 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Delivered, Refused
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import StoreError
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.records import Filter
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase

@@ -10,8 +10,8 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.domain.requests import RequestStatus
 from sendonce.errors import RerunRefused
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.postgres import grants
-from sendonce.store.records import RequestFilter
 from tests.given import given_lease, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase
@@ -61,7 +61,7 @@ async def test_M10_the_app_requests_and_looks_and_readers_look(roles: Roles, dat
         seen = roles.under(database.url, role)
         store = await seen.open()
         assert await store.request(made) == state
-        assert [each.version for each in await store.requests(RequestFilter(subject="cl-7"))] == [4, 3]
+        assert [each.version for each in await store.requests(Filter(subject="cl-7"))] == [4, 3]
         assert [each.id for each in await store.requests_by_key("job-2")] == [made]
         await seen.close()
     await database.close()

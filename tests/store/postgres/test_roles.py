@@ -15,8 +15,8 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import ConfigError, KeyReused, StoreError
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.postgres import grants
-from sendonce.store.records import Filter
 from tests.given import HOLD, WORKER, expire, given_due_delivery, given_event, given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase

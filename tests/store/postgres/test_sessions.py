@@ -11,10 +11,10 @@ from sendonce.compose import examine, migrate, open_store
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.errors import StoreError
 from sendonce.outbox.outbox import Outbox
+from sendonce.store.filters import Filter
 from sendonce.store.postgres import migrator
 from sendonce.store.postgres.lanes import opened
 from sendonce.store.postgres.store import PostgresStore
-from sendonce.store.records import Filter
 from tests.given import HOLD, POLICY, given_lease, settle_with
 from tests.processes import SECONDS, Process, sendonce
 from tests.servers.postgres import Server

@@ -9,9 +9,9 @@ import pytest_asyncio
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
+from sendonce.store.filters import Filter
 from sendonce.store.migrations import available
 from sendonce.store.postgres import migrator
-from sendonce.store.records import Filter
 from tests.given import HOLD, WORKER, expire, given_due_deliveries, given_due_delivery, given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase

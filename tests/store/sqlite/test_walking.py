@@ -7,7 +7,7 @@ import pytest
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.tokens import provider_token
-from sendonce.store.records import Filter
+from sendonce.store.filters import Filter
 from sendonce.store.sqlite import lists
 from sendonce.store.sqlite.store import SqliteStore
 from tests.given import given_due_deliveries, given_due_delivery, given_lease, result, settle_with

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sendonce.compose import migrate, open_store
 from sendonce.devtools.demo.shop import order_of
 from sendonce.domain.deliveries import DeliveryState
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from sendonce.store.readers import ReadStore
-from sendonce.store.records import Filter
 
 EVERYTHING = Filter(limit=1000)
 

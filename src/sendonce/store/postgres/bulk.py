@@ -5,10 +5,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Row
-from sendonce.store.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
+from sendonce.store.bulk import (
+    CANCEL,
+    CHANGES,
+    PAUSED,
+    REPLAY,
+    REQUEUE,
+    RUNNING,
+    NewOperation,
+    OperationRow,
+    Window,
+    refusal,
+)
+from sendonce.store.filters import Filter
 from sendonce.store.postgres.journal import log_operation
 from sendonce.store.postgres.lanes import Connection, Lanes, fetch
-from sendonce.store.selections import Selection, Window
 
 WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}
 
@@ -24,7 +35,7 @@ class Bulk(Lanes):
         rows = await self.people.fetch("operation", {"operation_id": operation_id})
         return _operation(rows[0]) if rows else None
 
-    async def match(self, kind: str, wanted: Selection, *, after: int, upper: int, window: int) -> Window:
+    async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
         """See BulkStore."""
         async with self.people.connection() as connection:
             return await _match(connection, kind, wanted, (after, upper, window), window)
@@ -79,7 +90,7 @@ async def take_step(
     operation = await _locked(connection, operation_id)
     if operation.state != RUNNING or operation.filter is None:
         return operation
-    wanted = Selection.read(operation.filter)
+    wanted = Filter.read(operation.filter)
     place = (operation.last_id, operation.upper_id, window)
     seen = await _match(connection, operation.kind, wanted, place, most)
     ids = [each.delivery_id for each in seen.found if wanted.even_if_sent or not each.may_have_arrived]
@@ -110,9 +121,7 @@ async def _open(connection: Connection, operation: OperationRow, ids: Sequence[i
     return len(opened)
 
 
-async def _match(
-    connection: Connection, kind: str, wanted: Selection, place: tuple[int, int, int], most: int
-) -> Window:
+async def _match(connection: Connection, kind: str, wanted: Filter, place: tuple[int, int, int], most: int) -> Window:
     after, upper, window = place
     values = {
         "after": after,

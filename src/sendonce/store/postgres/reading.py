@@ -9,6 +9,7 @@ from sendonce.errors import StoreBusy, StoreError
 from sendonce.sql.steps import Row
 from sendonce.store import parking
 from sendonce.store import workers as worker_verbs
+from sendonce.store.filters import Filter
 from sendonce.store.migrations import Backfill
 from sendonce.store.postgres.lanes import Lanes, carry_out
 from sendonce.store.postgres.losses import loss_of
@@ -22,7 +23,6 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
-    Filter,
     FindingRow,
     LeaseRow,
     Status,
@@ -197,7 +197,7 @@ class Reading(Lanes):
             yield [row[column] for row in rows]
             before = rows[-1][0]
 
-    async def _delivery_windows(self, status: DeliveryState | None) -> AsyncIterator[list[int]]:
+    async def _delivery_windows(self, status: object) -> AsyncIterator[list[int]]:
         """Where deliveries of this state are to be found without looking at all the others."""
         match status:
             case DeliveryState.IN_PROGRESS:

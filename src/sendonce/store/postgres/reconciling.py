@@ -8,6 +8,7 @@ from sendonce.domain.limits import Limits
 from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.store.filters import Filter
 from sendonce.store.letters import check_all_closed
 from sendonce.store.ports import Started
 from sendonce.store.postgres.journal import log_operation
@@ -15,7 +16,7 @@ from sendonce.store.postgres.lanes import Connection, fetch
 from sendonce.store.postgres.losses import doubt_step
 from sendonce.store.postgres.orchestrating import Orchestrating
 from sendonce.store.postgres.reading import Reading
-from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow, Filter
+from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow
 
 WINDOW = 1000
 # A row's time is that of its transaction's beginning, and others may have got lower ids since.

@@ -6,8 +6,9 @@ from dataclasses import fields
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.outbox import statements
 from sendonce.outbox.request_states import read_state
+from sendonce.store.filters import Filter
 from sendonce.store.postgres.lanes import Lanes
-from sendonce.store.records import RequestFilter, RequestRow
+from sendonce.store.records import RequestRow
 
 # Of each request in a window all required recipients are looked at, so it is small.
 WINDOW = 500
@@ -16,7 +17,7 @@ _NAMES = [field.name for field in fields(RequestRow)]
 
 
 class Requests(Lanes):
-    async def requests(self, wanted: RequestFilter) -> list[RequestRow]:
+    async def requests(self, wanted: Filter) -> list[RequestRow]:
         """See ReadStore."""
         query = "request_window" if wanted.subject is None else "request_window_of_subject"
         found: list[RequestRow] = []
@@ -33,7 +34,7 @@ class Requests(Lanes):
     async def requests_by_key(self, key: str) -> list[RequestRow]:
         """See ReadStore."""
         rows = await self.people.fetch("request_ids_of_key", {"key": key})
-        return await self._request_rows([row[0] for row in rows], RequestFilter(limit=WINDOW))
+        return await self._request_rows([row[0] for row in rows], Filter(limit=WINDOW))
 
     async def request(self, request_id: int) -> RequestState | None:
         """See ReadStore."""
@@ -45,7 +46,7 @@ class Requests(Lanes):
 
             return await statements.arun(read_state(request_id, "postgres"), execute)
 
-    async def _request_rows(self, ids: Sequence[int], wanted: RequestFilter) -> list[RequestRow]:
+    async def _request_rows(self, ids: Sequence[int], wanted: Filter) -> list[RequestRow]:
         values = {
             "ids": ids,
             "type": wanted.type,

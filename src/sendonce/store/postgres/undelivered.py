@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 
+from sendonce.store.filters import Filter
 from sendonce.store.postgres.reading import WINDOW, Reading
-from sendonce.store.records import DeliveryRow, Filter
+from sendonce.store.records import DeliveryRow
 
 
 class Undelivered(Reading):

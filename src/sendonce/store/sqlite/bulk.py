@@ -5,8 +5,19 @@ from collections.abc import Callable, Sequence
 
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
-from sendonce.store.bulk import CANCEL, CHANGES, PAUSED, REPLAY, REQUEUE, RUNNING, NewOperation, OperationRow, refusal
-from sendonce.store.selections import Selection, Window
+from sendonce.store.bulk import (
+    CANCEL,
+    CHANGES,
+    PAUSED,
+    REPLAY,
+    REQUEUE,
+    RUNNING,
+    NewOperation,
+    OperationRow,
+    Window,
+    refusal,
+)
+from sendonce.store.filters import Filter
 from sendonce.store.sqlite.journal import log_operation
 from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.rows import record
@@ -30,7 +41,7 @@ class Bulk:
         rows = await self._reader.run(Transaction.fetch, "operation", {"operation_id": operation_id})
         return record(OperationRow, rows[0]) if rows else None
 
-    async def match(self, kind: str, wanted: Selection, *, after: int, upper: int, window: int) -> Window:
+    async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
         return await self._reader.run(_match, kind, wanted, (after, upper, window), window)
 
     async def bounds(self, kind: str) -> tuple[int, int]:
@@ -61,7 +72,7 @@ def take_step(
     operation = _found(transaction, operation_id)
     if operation.state != RUNNING or operation.filter is None:
         return operation
-    wanted = Selection.read(operation.filter)
+    wanted = Filter.read(operation.filter)
     place = (operation.last_id, operation.upper_id, window)
     seen = _match(transaction, operation.kind, wanted, place, most)
     ids = [each.delivery_id for each in seen.found if wanted.even_if_sent or not each.may_have_arrived]
@@ -115,7 +126,7 @@ def _set_state(
     return record(OperationRow, transaction.fetch("set_operation_state", values)[0])
 
 
-def _match(transaction: Transaction, kind: str, wanted: Selection, place: tuple[int, int, int], most: int) -> Window:
+def _match(transaction: Transaction, kind: str, wanted: Filter, place: tuple[int, int, int], most: int) -> Window:
     after, upper, window = place
     values = {
         "after": after,

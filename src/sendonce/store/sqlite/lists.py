@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.store.records import COUNT_CAP, DeadLetterRow, DeliveryRow, EventRow, Filter
+from sendonce.store.filters import Filter
+from sendonce.store.records import COUNT_CAP, DeadLetterRow, DeliveryRow, EventRow
 from sendonce.store.sqlite.lanes import Transaction
 from sendonce.store.sqlite.rows import record
 from sendonce.store.sqlite.times import stamp
@@ -78,7 +79,7 @@ def walk(transaction: Transaction, query: str, before: int | None = None) -> Ite
         before, window = rows[-1][0], WINDOW
 
 
-def _delivery_windows(transaction: Transaction, status: DeliveryState | None) -> Iterator[list[int]]:
+def _delivery_windows(transaction: Transaction, status: object) -> Iterator[list[int]]:
     """Where deliveries of this state are to be found without looking at all the others."""
     if status is DeliveryState.IN_PROGRESS:
         yield [row[0] for row in transaction.fetch("in_flight_ids", {"window": COUNT_CAP})]

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from sendonce.store import parking
 from sendonce.store import workers as worker_verbs
+from sendonce.store.filters import Filter
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     ALIVE,
@@ -17,7 +18,6 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
-    Filter,
     FindingRow,
     LeaseRow,
     LossRow,

@@ -9,8 +9,9 @@ from sendonce.domain.limits import Limits
 from sendonce.domain.serving import Served
 from sendonce.domain.texts import ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
+from sendonce.store.filters import Filter
 from sendonce.store.ports import Started
-from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow, Filter
+from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow
 from sendonce.store.sqlite import lists
 from sendonce.store.sqlite.holding import Holders, sendable
 from sendonce.store.sqlite.journal import log_operation

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from sendonce.domain.requests import RequestState
 from sendonce.outbox import statements
 from sendonce.outbox.request_states import read_state
-from sendonce.store.records import RequestFilter, RequestRow
+from sendonce.store.filters import Filter
+from sendonce.store.records import RequestRow
 from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.rows import record
 
@@ -20,7 +21,7 @@ class Requests:
 
     _reader: Lane
 
-    async def requests(self, wanted: RequestFilter) -> list[RequestRow]:
+    async def requests(self, wanted: Filter) -> list[RequestRow]:
         return await self._reader.run(_requests, wanted)
 
     async def requests_by_key(self, key: str) -> list[RequestRow]:
@@ -30,7 +31,7 @@ class Requests:
         return await self._reader.run(_request, request_id)
 
 
-def _requests(transaction: Transaction, wanted: RequestFilter) -> list[RequestRow]:
+def _requests(transaction: Transaction, wanted: Filter) -> list[RequestRow]:
     query = "request_window" if wanted.subject is None else "request_window_of_subject"
     found: list[RequestRow] = []
     before = LAST
@@ -46,7 +47,7 @@ def _requests(transaction: Transaction, wanted: RequestFilter) -> list[RequestRo
 
 def _requests_by_key(transaction: Transaction, key: str) -> list[RequestRow]:
     rows = transaction.fetch("request_ids_of_key", {"key": key})
-    return _rows(transaction, [row[0] for row in rows], RequestFilter(limit=WINDOW))
+    return _rows(transaction, [row[0] for row in rows], Filter(limit=WINDOW))
 
 
 def _request(transaction: Transaction, request_id: int) -> RequestState | None:
@@ -56,7 +57,7 @@ def _request(transaction: Transaction, request_id: int) -> RequestState | None:
     return statements.run(read_state(request_id, "sqlite"), execute)
 
 
-def _rows(transaction: Transaction, ids: Sequence[int], wanted: RequestFilter) -> list[RequestRow]:
+def _rows(transaction: Transaction, ids: Sequence[int], wanted: Filter) -> list[RequestRow]:
     values = {
         "ids": json.dumps(ids),
         "type": wanted.type,

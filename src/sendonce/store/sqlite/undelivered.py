@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from sendonce.store.records import DeliveryRow, Filter
+from sendonce.store.filters import Filter
+from sendonce.store.records import DeliveryRow
 from sendonce.store.sqlite import lists
 from sendonce.store.sqlite.lanes import Lane, Transaction
 
