@@ -16,7 +16,7 @@ SENDER = "Shop <shop@example.com>"
 
 
 async def test_the_documented_way_to_register_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs/providers.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/how-to/providers.md").read_text()
     [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.setenv("POSTMARK_TOKEN", "token")
     names: dict[str, Any] = {}

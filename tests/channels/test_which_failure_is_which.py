@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.channels.contract import EXPECTED, TROUBLES, Expected
 
-PAGE = Path(__file__).parents[2] / "docs" / "channels.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "channels.md"
 TITLE = "## Which failure is which"
 
 

@@ -1,4 +1,4 @@
-"""--help is quick because nothing that does the work is imported for it; docs/cli.md names everything there is."""
+"""--help is quick because it imports nothing that does the work; docs/reference/cli.md names everything there is."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ IMPORTED = (
     "with redirect_stdout(io.StringIO()) as out: code = main(sys.argv[1:])\n"
     "print(json.dumps([code, out.getvalue(), sorted(sys.modules)]))"
 )
-DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 def parsers(
@@ -100,5 +100,5 @@ def section_of(command: str) -> str:
     if not command:
         return text
     parts = [part for part in text.split("\n#") if part.partition("\n")[0].strip("# `") == f"sendonce {command}"]
-    assert len(parts) == 1, f"docs/cli.md has no section `sendonce {command}`"
+    assert len(parts) == 1, f"docs/reference/cli.md has no section `sendonce {command}`"
     return parts[0]

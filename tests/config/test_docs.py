@@ -15,7 +15,7 @@ from sendonce.config.setting import Setting
 from sendonce.sealing import new_key
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "settings.md").read_text("utf-8")
+PAGE = (DOCS / "reference" / "settings.md").read_text("utf-8")
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
 
 # Apprise's plug-ins import what Python will lose; that is theirs to change.
@@ -69,7 +69,7 @@ async def test_the_example_can_be_read(tmp_path: Path) -> None:
 
 
 def test_the_page_about_alerts_names_every_condition() -> None:
-    page = (DOCS / "alerts.md").read_text("utf-8")
+    page = (DOCS / "how-to" / "alerts.md").read_text("utf-8")
 
     for name in (
         "dead_letters",

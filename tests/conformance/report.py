@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: for each requirement the tests that name it, and where it is implemented.
+"""Writes docs/about/conformance.md: for each requirement the tests that name it, and where it is implemented.
 
 python -m tests.conformance.report
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conformance.places import PLACES
 from tests.processes import ROOT
 
-PAGE = ROOT / "docs/conformance.md"
+PAGE = ROOT / "docs/about/conformance.md"
 _REQUIREMENT = re.compile(r"^\| ([RMWPD]\d+) \| (.+) \|$", re.MULTILINE)
 _HEADING = re.compile(r"^## ([RMWPD] — .+)$", re.MULTILINE)
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
@@ -24,7 +24,7 @@ would write, when a place has moved, or when a requirement of R, M or W has no t
 
 def requirements() -> dict[str, str]:
     """The numbered requirements, in their order."""
-    text = (ROOT / "docs/requirements.md").read_text("utf-8")
+    text = (ROOT / "docs/about/requirements.md").read_text("utf-8")
     return dict(_REQUIREMENT.findall(text))
 
 
@@ -42,7 +42,7 @@ def page() -> str:
     """The whole page."""
     proven, wanted = proofs(), requirements()
     lines = [_HEADER]
-    for heading in _HEADING.findall((ROOT / "docs/requirements.md").read_text("utf-8")):
+    for heading in _HEADING.findall((ROOT / "docs/about/requirements.md").read_text("utf-8")):
         lines += [f"## {heading}", "| id | tests | implemented in |", "|---|---|---|"]
         for number in wanted:
             if number.startswith(heading[0]):
@@ -55,12 +55,12 @@ def _tests(found: list[tuple[str, str]]) -> str:
     by_file: dict[str, list[str]] = {}
     for path, name in found:
         by_file.setdefault(path, []).append(name)
-    listed = [f"[{path}](../{path}): " + ", ".join(f"`{each}`" for each in names) for path, names in by_file.items()]
+    listed = [f"[{path}](../../{path}): " + ", ".join(f"`{each}`" for each in names) for path, names in by_file.items()]
     return "<br>".join(listed) or "not built yet"
 
 
 def _places(number: str) -> str:
-    return ", ".join(f"[{path}](../{path}) `{name}`" for path, name in PLACES.get(number, ())) or "not built yet"
+    return ", ".join(f"[{path}](../../{path}) `{name}`" for path, name in PLACES.get(number, ())) or "not built yet"
 
 
 if __name__ == "__main__":

@@ -249,7 +249,7 @@ async def test_W10_W13_the_wait_doubles_up_to_its_cap_and_is_the_documented_one(
     await settle_with(store, await given_lease(store), Failed("http_503"), policy)
 
     assert waits == [10, 20, 40, 60, 60]
-    assert "min(longest_delay, first_delay · 2^(n−1))" in (ROOT / "docs/how-it-works.md").read_text("utf-8")
+    assert "min(longest_delay, first_delay · 2^(n−1))" in (ROOT / "docs/about/how-it-works.md").read_text("utf-8")
     assert [row["status"] for row in database.rows("deliveries")] == ["DeadLettered"]
 
 

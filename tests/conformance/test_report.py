@@ -1,4 +1,4 @@
-"""docs/conformance.md is what the tests and the code say: regenerated, with a test and a place for everything built."""
+"""docs/about/conformance.md says what tests and code say, with a test and a place for everything built."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Writes docs/answers.md from the table of answers.
+"""Writes docs/reference/answers.md from the table of answers.
 
 python -m tests.docs.answers
 """
@@ -16,13 +16,13 @@ from sendonce.domain.outcomes import (
 )
 from tests.processes import ROOT
 
-PAGE = ROOT / "docs/answers.md"
+PAGE = ROOT / "docs/reference/answers.md"
 ASKING = "Asking about what may have been sent"
 _HEADER = """# What an answer means
 
 One table for all channels: what came back, which outcome that is, whose fault, which breaker counts it, whether it
 spends an attempt, and what ends it. Written by `python -m tests.docs.answers` from
-[the table that the code uses](../src/sendonce/domain/answers.py); a test fails when this page is not what that would
+[the table that the code uses](../../src/sendonce/domain/answers.py); a test fails when this page is not what that would
 write.
 
 - **Whose fault.** *Recipient*: this one only (greylisting, a full mailbox). *Destination*: the receiver behind this
@@ -34,7 +34,7 @@ write.
 - **Ends.** *Attempts*: at `max_attempts`. *Span*: a receiver that keeps asking to wait is obeyed at least as long and
   as often as the policy would have tried, then it is given up as exhausted. *Deadline*: only by the delivery's own
   (`expires_at`). *Answer*: what can be asked about is asked until there is one. What follows, and how long the waits
-  are, is in [how a delivery gets there](how-it-works.md).
+  are, is in [how a delivery gets there](../about/how-it-works.md).
 
 503 and 429 say that the message was not taken. Every other 5xx can come after the receiver has taken it (a gateway that
 did not wait any longer, a crash after the commit): Unknown, for every HTTP channel.

@@ -1,4 +1,4 @@
-"""docs/answers.md is the table that the code uses."""
+"""docs/reference/answers.md is the table that the code uses."""
 
 from tests.docs.answers import PAGE, page
 

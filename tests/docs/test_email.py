@@ -1,4 +1,4 @@
-"""docs/email.md: its example records the mail that it shows, and its settings are settings."""
+"""docs/how-to/email.md: its example records the mail that it shows, and its settings are settings."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from sendonce.compose import migrate
 from sendonce.config.load import load
 from tests.docs.test_examples import ROOT, examples
 
-PAGE = "docs/email.md"
+PAGE = "docs/how-to/email.md"
 
 
 def test_the_example_records_the_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

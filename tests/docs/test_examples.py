@@ -53,7 +53,12 @@ def test_the_first_example_records_both_destinations_with_the_memo(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("page", "number"),
-    [("README.md", 1), ("docs/channels.md", 0), ("docs/own-channel.md", 0), ("docs/own-channel.md", 1)],
+    [
+        ("README.md", 1),
+        ("docs/reference/channels.md", 0),
+        ("docs/how-to/own-channel.md", 0),
+        ("docs/how-to/own-channel.md", 1),
+    ],
 )
 def test_the_example_of_an_own_channel_is_a_channel(page: str, number: int) -> None:
     class Unreachable(Exception):

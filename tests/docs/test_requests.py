@@ -9,7 +9,7 @@ import pytest
 from sendonce import RequestStatus
 from sendonce.compose import migrate, open_store
 
-PAGE = (Path(__file__).parents[2] / "docs" / "requests.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "requests.md").read_text("utf-8")
 
 
 def test_the_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_the_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asyncio.run(migrate(url))
     monkeypatch.chdir(tmp_path)
 
-    exec(compile(example, "docs/requests.md", "exec"), {"__name__": "example"})  # noqa: S102
+    exec(compile(example, "docs/how-to/requests.md", "exec"), {"__name__": "example"})  # noqa: S102
 
     async def recipients() -> list[tuple[str, bool]]:
         store = await open_store(url)

@@ -33,7 +33,7 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_the_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
-    desk, worker = examples("docs/services.md")[:2]
+    desk, worker = examples("docs/how-to/services.md")[:2]
 
     await run(desk, {})
     await run(worker, {})
@@ -47,7 +47,7 @@ async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
         await connection.run_sync(ORDERS.metadata.create_all)
     await engine.dispose()
 
-    made = await run(examples("docs/services.md")[2], {"orders": ORDERS, "outbox": sendonce.Outbox()})
+    made = await run(examples("docs/how-to/services.md")[2], {"orders": ORDERS, "outbox": sendonce.Outbox()})
 
     await made["engine"].dispose()  # type: ignore[attr-defined]
     async with sendonce.open_desk(shop, operator="ada") as desk:
@@ -56,6 +56,6 @@ async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
 
 
 async def test_an_application_answers_errors_with_a_sentence() -> None:
-    made = await run(examples("docs/services.md")[3], {})
+    made = await run(examples("docs/how-to/services.md")[3], {})
 
     assert sendonce.SendonceError in made["app"].exception_handlers  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from pathlib import Path
 from sendonce.testing.crashing import CRASH_POINTS
 from tests.docs.test_examples import ROOT, examples
 
-PAGE = "docs/testing.md"
+PAGE = "docs/how-to/testing.md"
 
 
 def test_the_examples_are_tests_that_pass(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Page:
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
-        for example in examples("docs/webhooks.md"):
+        for example in examples("docs/how-to/webhooks.md"):
             exec(example, self.names)  # noqa: S102
         self.secrets: list[str] = []
         self.answers: list[list[int]] = []

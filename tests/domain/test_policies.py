@@ -63,7 +63,7 @@ def test_W10_the_spread_is_reproducible_and_below_one(delivery_id: int, attempt:
 
 
 def test_W10_the_documented_formula_is_the_one_and_its_example_is_right() -> None:
-    page = (Path(__file__).parents[2] / "docs/how-it-works.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/about/how-it-works.md").read_text("utf-8")
     mask = 2**64 - 1
 
     x = (42 * 0x9E3779B97F4A7C15 + 3 * 0xD1B54A32D192ED03) & mask

@@ -1,4 +1,4 @@
-"""What a long run has measured: one dated file per run in docs/figures, from which docs/guarantees.md is written."""
+"""What a long run has measured: one dated file per run in docs/figures, the source of docs/reference/guarantees.md."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Writes docs/guarantees.md from the promises, the tests that hold them and the figures of the latest runs.
+"""Writes docs/reference/guarantees.md from the promises, the tests that hold them and the figures of the latest runs.
 
 python -m tests.guarantees.page
 """
@@ -9,7 +9,7 @@ from tests.guarantees.figures import latest
 from tests.guarantees.promises import NOT_PROMISED, PROMISED, Promise
 from tests.processes import ROOT
 
-PAGE = ROOT / "docs/guarantees.md"
+PAGE = ROOT / "docs/reference/guarantees.md"
 Figures = Mapping[str, int | float | str | None]
 TRIED = ("seeds", "events", "deliveries", "requests", "verified_rows", "minutes")
 FAULTS = (
@@ -21,8 +21,8 @@ _HEADER = """# Guarantees
 
 What sendonce promises and what it does not, under which conditions, and what holds each line: tests that run with
 every change (`make test`), and long runs (`make soak`) whose latest figures are here with their date. Written by
-`python -m tests.guarantees.page` from [the promises](../tests/guarantees/promises.py) and [the figures](figures); a
-test fails when this page is not what that would write, or when a test that it names does not exist.
+`python -m tests.guarantees.page` from [the promises](../../tests/guarantees/promises.py) and [the figures](../figures);
+a test fails when this page is not what that would write, or when a test that it names does not exist.
 
 *Lost*: recorded by a committed transaction, and neither delivered nor open nor given up with a reason. *Doubled*:
 taken twice by a receiver that knows our token or could have been asked. *Repeated*: taken twice where nobody can
@@ -96,7 +96,7 @@ def _table(first: str, promises: Sequence[Promise], figures: Mapping[str, Figure
 
 def _tests(promise: Promise) -> str:
     named = (test.partition("::") for test in promise.tests)
-    return "<br>".join(f"[{file}](../tests/{file}) `{function}`" for file, _, function in named)
+    return "<br>".join(f"[{file}](../../tests/{file}) `{function}`" for file, _, function in named)
 
 
 def _latest(promise: Promise, figures: Mapping[str, Figures]) -> str:

@@ -247,7 +247,7 @@ PROMISED: tuple[Promise, ...] = (
     ),
     Promise(
         "`sendonce verify` finds what cannot be, on a live database, without a false alarm and without a write",
-        "what docs/verify.md lists",
+        "what docs/how-to/verify.md lists",
         (
             "verify/test_checks.py::test_what_is_planted_is_found_by_this_check_and_no_other",
             "verify/test_variants.py::test_every_way_to_break_its_rule_is_found_by_a_check",

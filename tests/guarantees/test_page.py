@@ -1,4 +1,4 @@
-"""docs/guarantees.md is what the promises and the latest figures say, and every test that it names exists."""
+"""docs/reference/guarantees.md is what the promises and the latest figures say, and every test that it names exists."""
 
 import re
 import subprocess

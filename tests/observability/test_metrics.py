@@ -9,8 +9,8 @@ from sendonce.observability.metrics import OF_A_WORKER, OF_THE_DATABASE, Measure
 from tests.scrapes import OPENMETRICS, samples_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "metrics.md").read_text("utf-8")
-RULES = (DOCS / "alert-rules.yml").read_text("utf-8")
+PAGE = (DOCS / "reference" / "metrics.md").read_text("utf-8")
+RULES = (DOCS / "reference" / "alert-rules.yml").read_text("utf-8")
 ALL = (*OF_A_WORKER, *OF_THE_DATABASE)
 LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "part", "way", "cause"}
 

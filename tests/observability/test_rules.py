@@ -8,7 +8,7 @@ import pytest
 from tests.servers import debian
 from tests.servers.debian import Program
 
-RULES = Path(__file__).parents[2] / "docs" / "alert-rules.yml"
+RULES = Path(__file__).parents[2] / "docs" / "reference" / "alert-rules.yml"
 CASES = Path(__file__).with_name("alert-rules.test.yml")
 
 

@@ -1,4 +1,4 @@
-"""The examples in docs/publishing.md run as they are printed."""
+"""The examples in docs/how-to/publishing.md run as they are printed."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 from tests.outbox.databases import Address
 
-PAGE = Path(__file__).parents[2] / "docs" / "publishing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "publishing.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 SQLITE = [each for each in EXAMPLES if "app.db" in each]
 POSTGRES = [each for each in EXAMPLES if "postgresql://localhost/app" in each]

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.processes import sendonce, until
 from tests.provider import Provider
 
-PAGE = Path(__file__).parents[2] / "docs" / "receive.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "receive.md"
 POLICY = '{"first_delay": "100ms", "doubt_wait": "100ms"}'
 
 

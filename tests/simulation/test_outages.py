@@ -54,7 +54,7 @@ def test_whoever_answers_a_small_share_is_never_left_alone_for_longer_than_the_p
 
 def test_the_page_shows_what_was_measured() -> None:
     figures = latest()["recovery"]
-    page = (ROOT / "docs/fairness.md").read_text("utf-8")
+    page = (ROOT / "docs/about/fairness.md").read_text("utf-8")
 
     rows = re.findall(r"^\| (\d+) s \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
     measured = [(n, str(figures[f"after_{n}_s"]), str(figures[f"after_{n}_s_longest"])) for n in ("5", "30", "120")]

@@ -41,7 +41,9 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8080, help="for HTTP; 0 is a free one (8080)")
     parser.add_argument("--smtp-port", type=_port, metavar="PORT", help="also receive mail here")
-    parser.add_argument("--control-port", type=_port, metavar="PORT", help="also take orders here (docs/receive.md)")
+    parser.add_argument(
+        "--control-port", type=_port, metavar="PORT", help="also take orders here (docs/how-to/receive.md)"
+    )
     parser.add_argument("--secret-file", type=Path, metavar="FILE", help="verify signatures; a whsec_ secret a line")
     parser.add_argument("--deduplicate", action="store_true", help="accept each token once")
     parser.add_argument("--forget", action="store_true", help="remember nothing: look-ups find nothing")

@@ -30,7 +30,7 @@ def add(subparsers: Subparsers) -> None:
         "--only",
         action="append",
         metavar="CHECK",
-        help="this check alone; may be given more than once (docs/verify.md)",
+        help="this check alone; may be given more than once (docs/how-to/verify.md)",
     )
     parser.add_argument(
         "--since", metavar="PLACE", help="go on from here: what an interrupted run said (deliveries:120000)"

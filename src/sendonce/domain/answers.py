@@ -1,4 +1,4 @@
-"""What every answer means: one table. Channels and the engine take their outcomes from it, docs/answers.md prints it.
+"""What every answer means: one table, from which outcomes are taken and docs/reference/answers.md is printed.
 
 Where a code or a text depends on what was said, they fill it in: `replace(SAID_NO, code="http_422")`.
 """

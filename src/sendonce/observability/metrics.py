@@ -1,4 +1,4 @@
-"""The metrics: their names, what they mean, and their text for Prometheus. docs/metrics.md lists them all."""
+"""The metrics: their names, what they mean, and their text for Prometheus. docs/reference/metrics.md lists them all."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
