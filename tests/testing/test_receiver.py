@@ -112,7 +112,7 @@ def test_what_is_no_answer_is_refused_and_those_that_are_named(connection: Any, 
 
     with pytest.raises(ConfigError, match=f"a send with one of Delivered, Accepted, Refused, .*, not {shown}$"):
         receiver.answer(given)
-    with pytest.raises(ConfigError, match=f"a look-up with one of Found, NotFound, .*, not {shown}$"):
+    with pytest.raises(ConfigError, match=f"a look-up with one of Found, NotThere, .*, not {shown}$"):
         receiver.answer_look_up(given)
 
 

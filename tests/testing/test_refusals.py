@@ -20,7 +20,7 @@ from tests.testing.conftest import OPENERS, without_tables_in
 
 @pytest.mark.parametrize("other", [None, "sqlite://", object()])
 def test_what_is_no_connection_is_told_what_to_use(other: Any) -> None:
-    said = f"^builtins.{type(other).__name__} is not a connection that a test outbox can work on; give an open one of"
+    said = f"^builtins.{type(other).__name__} is not a connection that sendonce can work on; give an open one of"
     with pytest.raises(ConfigError, match=f"{said} sqlite3, psycopg, psycopg2, asyncpg, aiosqlite, or a SQLAlchemy"):
         testing.outbox(other)
 
@@ -108,7 +108,7 @@ def test_what_needs_psycopg_3_as_well_says_so(without_tables: Address) -> None:
         [sys.executable, "-c", script, without_tables.url], capture_output=True, text=True, check=True
     )
 
-    assert answer.stdout == "the engine needs psycopg 3 on PostgreSQL: pip install 'sendonce[postgres]'\n"
+    assert answer.stdout == "sendonce needs psycopg 3 on this connection: pip install 'sendonce[postgres]'\n"
 
 
 def test_a_policy_that_is_none_is_refused(connection: Any) -> None:

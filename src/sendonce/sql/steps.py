@@ -4,7 +4,7 @@ A verb yields queries and is answered with their rows. It knows no driver, no di
 it out does, inside a transaction or outside one, on a connection of its own or the caller's.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -75,3 +75,14 @@ async def arun(steps: Generator[Asked, Answer, T], execute: Callable[[Asked], Aw
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Carry out a coroutine that never suspends, as every verb on a caller's sync connection; no event loop needed."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("this coroutine waits for something: it needs an event loop")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
+from sendonce.errors import ConfigError
 from sendonce.sql.steps import Steps
 from sendonce.store import alerts as alert_verbs
 from sendonce.store import erasure as erasure_verbs
@@ -55,6 +56,8 @@ def sees(on: On, verb: Callable[Given, Steps[T]]) -> Verb[Given, T]:
 
 def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool, only_reads: bool = False) -> Verb[Given, T]:
     async def carried_out(store: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> T:
+        if is_atomic and only_reads and store.is_callers:
+            raise ConfigError("this check needs a connection of its own: open the database by its address")
         result: T = await store.carry_out(verb(*args, **kwargs), on, is_atomic=is_atomic, only_reads=only_reads)
         return result
 
@@ -63,7 +66,9 @@ def _bound(on: On, verb: Callable[Given, Steps[T]], *, is_atomic: bool, only_rea
 
 
 class Verbs(ABC):
-    """What is the same on every database."""
+    """What is the same on every database. `is_callers`: it all happens in a transaction that is the caller's."""
+
+    is_callers = False
 
     @abstractmethod
     async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool, only_reads: bool = False) -> T:

@@ -73,12 +73,17 @@ def open_file(path: str, *, create: bool = False, read_only: bool = False) -> sq
         connection.execute("pragma cache_size = -16000")
         if read_only:
             connection.execute("pragma query_only = on")
-        connection.create_function("provider_token", 6, provider_token, deterministic=True)
-        connection.create_function("content_digest_of", 4, digest_of_stored, deterministic=True)
+        add_functions(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Add the functions that our SQL calls."""
+    connection.create_function("provider_token", 6, provider_token, deterministic=True)
+    connection.create_function("content_digest_of", 4, digest_of_stored, deterministic=True)
 
 
 @contextmanager

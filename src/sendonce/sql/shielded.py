@@ -1,14 +1,14 @@
-"""Work that nobody breaks off: half a statement on somebody else's connection would fail all that is theirs."""
+"""Statements that are never broken off: half of one on a caller's connection would fail all that is the caller's."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-async def unbroken(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What the work comes to. Who is cancelled in the meantime is so when it is done."""
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to completion even if cancelled; re-raise the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -19,5 +19,5 @@ async def unbroken(work: Coroutine[Any, Any, Answer]) -> Answer:
     if cancelled is None:
         return task.result()
     if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not tell of it
+        task.exception()  # retrieved, so that asyncio does not log it
     raise cancelled

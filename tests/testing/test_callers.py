@@ -15,9 +15,9 @@ from psycopg.rows import dict_row
 from psycopg2 import extensions
 
 from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
+from sendonce.outbox.drivers import names_of
+from sendonce.store.postgres.callers import Driver, driver_of
 from sendonce.store.postgres.lanes import BadValue, translated
-from sendonce.store.postgres.lenders import lender_of
-from sendonce.store.postgres.lenders.port import Lender
 from tests.outbox.databases import Address
 
 AWKWARD = "it's 100% \"quoted\" \\N \\x41 %s %(a)s :b $1 {} \t\n\r\b\f\v ü 😀 '; --"
@@ -58,20 +58,20 @@ READ = [
 
 
 @asynccontextmanager
-async def over_psycopg(url: str) -> AsyncIterator[Lender]:
+async def over_psycopg(url: str) -> AsyncIterator[Driver]:
     with closing(psycopg.connect(url, row_factory=dict_row)) as connection:
-        yield lent(connection)
+        yield driver_on(connection)
         if not connection.closed:
             connection.rollback()
             assert connection.execute("select 'theirs' as how").fetchall() == [{"how": "theirs"}]
 
 
 @asynccontextmanager
-async def over_psycopg2(url: str) -> AsyncIterator[Lender]:
+async def over_psycopg2(url: str) -> AsyncIterator[Driver]:
     with closing(psycopg2.connect(url, cursor_factory=psycopg2.extras.RealDictCursor)) as connection:
         for kind in (17, 20, 25, 1184, 2950):
             extensions.register_type(extensions.new_type((kind,), "THEIRS", lambda *_: "theirs"), connection)
-        yield lent(connection)
+        yield driver_on(connection)
         if not connection.closed:
             connection.rollback()
             with connection.cursor() as cursor:
@@ -80,26 +80,26 @@ async def over_psycopg2(url: str) -> AsyncIterator[Lender]:
 
 
 @asynccontextmanager
-async def over_asyncpg(url: str) -> AsyncIterator[Lender]:
+async def over_asyncpg(url: str) -> AsyncIterator[Driver]:
     connection = await asyncpg.connect(url)
     for name in ("bytea", "int8", "text", "timestamptz", "uuid", "jsonb"):
         await connection.set_type_codec(name, encoder=str, decoder=lambda _: "theirs", schema="pg_catalog")
     transaction = connection.transaction()
     await transaction.start()
-    yield lent(connection)
+    yield driver_on(connection)
     if not connection.is_closed():
         await transaction.rollback()
         assert await connection.fetchval("select now()") == "theirs"
     await connection.close()
 
 
-def lent(connection: Any) -> Lender:
-    lender = lender_of(connection)
-    assert lender is not None
-    return lender
+def driver_on(connection: Any) -> Driver:
+    driver = driver_of(connection, names_of(connection))
+    assert driver is not None
+    return driver
 
 
-OVER: dict[str, Callable[[str], AbstractAsyncContextManager[Lender]]] = {
+OVER: dict[str, Callable[[str], AbstractAsyncContextManager[Driver]]] = {
     "psycopg": over_psycopg,
     "psycopg2": over_psycopg2,
     "asyncpg": over_asyncpg,
@@ -107,36 +107,36 @@ OVER: dict[str, Callable[[str], AbstractAsyncContextManager[Lender]]] = {
 
 
 @pytest.fixture(params=OVER)
-async def lender(request: pytest.FixtureRequest, without_tables: Address) -> AsyncIterator[Lender]:
-    async with OVER[request.param](without_tables.url) as lender:
-        yield lender
+async def driver(request: pytest.FixtureRequest, without_tables: Address) -> AsyncIterator[Driver]:
+    async with OVER[request.param](without_tables.url) as driver:
+        yield driver
 
 
-async def test_values_go_in_and_come_out_as_they_are(lender: Lender) -> None:
-    found = await (await lender.execute(QUERY, VALUES)).fetchall()
+async def test_values_go_in_and_come_out_as_they_are(driver: Driver) -> None:
+    found = await (await driver.execute(QUERY, VALUES)).fetchall()
 
     assert [list(row) for row in found] == [READ]
     assert [type(each) for each in found[0][:6]] == [type(each) for each in READ[:6]]
 
 
-async def test_a_query_without_values_keeps_its_percent_signs(lender: Lender) -> None:
-    found = await lender.execute("select 7 % 4, '%s %% %(a)s'")
+async def test_a_query_without_values_keeps_its_percent_signs(driver: Driver) -> None:
+    found = await driver.execute("select 7 % 4, '%s %% %(a)s'")
 
     assert await found.fetchone() == (3, "%s %% %(a)s")
 
 
-async def test_values_can_be_told_by_their_place(lender: Lender) -> None:
-    found = await lender.execute("select %s, %s", ("b", "a"))
+async def test_values_can_be_told_by_their_place(driver: Driver) -> None:
+    found = await driver.execute("select %s, %s", ("b", "a"))
 
     assert await found.fetchall() == [("b", "a")]
 
 
-async def test_what_is_written_gives_rows_only_if_it_says_so(lender: Lender) -> None:
-    silent = await lender.execute("insert into memos (id) values (%(id)s)", {"id": 1})
-    told = await lender.execute(
+async def test_what_is_written_gives_rows_only_if_it_says_so(driver: Driver) -> None:
+    silent = await driver.execute("insert into memos (id) values (%(id)s)", {"id": 1})
+    told = await driver.execute(
         "with added as (insert into memos (id) values (2), (3) returning id) select id from added order by id", {}
     )
-    none = await lender.execute("delete from memos where id = 9 returning id", {})
+    none = await driver.execute("delete from memos where id = 9 returning id", {})
 
     assert (silent.description, await silent.fetchall()) == (None, [])
     assert await told.fetchall() == [(2,), (3,)]
@@ -160,10 +160,10 @@ FAILURES = [
 
 @pytest.mark.parametrize(("statement", "state", "constraint", "ours"), FAILURES, ids=lambda each: str(each)[:20])
 async def test_a_failure_is_told_as_psycopg_3_tells_it(
-    lender: Lender, statement: str, state: str, constraint: str | None, ours: type[SendonceError]
+    driver: Driver, statement: str, state: str, constraint: str | None, ours: type[SendonceError]
 ) -> None:
     with pytest.raises(psycopg.Error) as raised:
-        await lender.run(statement)
+        await driver.run(statement)
     with pytest.raises(SendonceError) as told:
         async with translated():
             raise raised.value
@@ -173,25 +173,25 @@ async def test_a_failure_is_told_as_psycopg_3_tells_it(
     assert "secret" not in str(told.value)
 
 
-async def test_a_statement_that_fails_is_told_as_a_script_is(lender: Lender) -> None:
+async def test_a_statement_that_fails_is_told_as_a_script_is(driver: Driver) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation) as raised:
-        await lender.execute("insert into memos (id) values (%(id)s), (%(id)s) returning id", {"id": 1})
+        await driver.execute("insert into memos (id) values (%(id)s), (%(id)s) returning id", {"id": 1})
 
     assert raised.value.diag.constraint_name == "memos_pkey"
 
 
-async def test_a_text_that_no_database_takes_is_a_bad_value(lender: Lender) -> None:
+async def test_a_text_that_no_database_takes_is_a_bad_value(driver: Driver) -> None:
     with pytest.raises(BadValue):
         async with translated():
-            await lender.execute("select %(text)s", {"text": "a\0b"})
+            await driver.execute("select %(text)s", {"text": "a\0b"})
 
 
-async def test_a_connection_that_was_cut_is_told_to_be(lender: Lender, without_tables: Address) -> None:
-    [[pid]] = await (await lender.execute("select pg_backend_pid()")).fetchall()
+async def test_a_connection_that_was_cut_is_told_to_be(driver: Driver, without_tables: Address) -> None:
+    [[pid]] = await (await driver.execute("select pg_backend_pid()")).fetchall()
     without_tables.look("select pg_terminate_backend(?)", pid)
 
     for _ in range(2):
         with pytest.raises(StoreBusy, match="PostgreSQL cannot answer now"):
             async with translated():
-                await lender.run("select 1")
-    assert lender.is_closed
+                await driver.run("select 1")
+    assert driver.is_closed

@@ -4,15 +4,15 @@ import asyncio
 import sqlite3
 import threading
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import aiosqlite
 import pytest
 
 from sendonce import testing
-from sendonce.store.postgres.borrowed import BorrowedLane
-from sendonce.store.postgres.lenders.port import Rows, Values
+from sendonce.sql.shielded import shielded
+from sendonce.store.postgres.callers import CallersConnection, Rows, Values
 from sendonce.store.sqlite.store import SqliteStore
-from sendonce.store.unbroken import unbroken
 from sendonce.testing.connections import opened
 
 
@@ -24,7 +24,7 @@ async def test_what_was_begun_comes_to_its_end_however_often_it_is_cancelled() -
         await go.wait()
         ended.set()
 
-    task = asyncio.create_task(unbroken(work()))
+    task = asyncio.create_task(shielded(work()))
     await begun.wait()
     for _ in range(3):
         task.cancel()
@@ -42,12 +42,13 @@ async def test_an_error_of_the_work_is_its_answer() -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        await unbroken(work())
+        await shielded(work())
 
 
 class Slow:
-    """A lender whose statement at this place waits until it may go on."""
+    """A driver whose statement at this place waits until it may go on."""
 
+    is_async: ClassVar[bool] = True
     is_closed = False
     commits_by_itself = False
     date_style = "ISO, MDY"
@@ -70,19 +71,23 @@ class Slow:
 
 @pytest.mark.parametrize("place", [1, 2])
 async def test_a_savepoint_is_undone_when_its_call_is_cancelled(place: int) -> None:
-    lender = Slow(place)
-    lane = BorrowedLane(lender, lambda: datetime.now(UTC))
+    driver = Slow(place)
+
+    async def find() -> Slow:
+        return driver
+
+    lane = CallersConnection(find, lambda: datetime.now(UTC))
 
     task = asyncio.create_task(lane.server_time())
-    await lender.begun.wait()
+    await driver.begun.wait()
     task.cancel()
     await asyncio.sleep(0)
-    lender.go.set()
+    driver.go.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 
     ran = ["savepoint sendonce_engine", "select statement_timestamp()"][:place]
-    assert lender.ran == [*ran, "rollback to savepoint sendonce_engine; release savepoint sendonce_engine"]
+    assert driver.ran == [*ran, "rollback to savepoint sendonce_engine; release savepoint sendonce_engine"]
 
 
 async def test_work_in_the_thread_of_aiosqlite_is_waited_for() -> None:
