@@ -11,8 +11,8 @@ import pytest_asyncio
 
 import sendonce
 from sendonce import Desk, Email, NotAllowed, NotFound, Outbox
-from sendonce.admin.known import Known
-from sendonce.admin.stories import tell
+from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.explain.story import tell
 from sendonce.admin.tenants import for_tenant
 from sendonce.channels.signing import new_secret
 from sendonce.domain.deliveries import DeliveryState, ReasonClass

@@ -94,15 +94,15 @@ async def examine(url: str, limits: "Limits") -> "list[Diagnosis]":
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
-        from sendonce.admin import doctor_sqlite
+        from sendonce.admin import doctor
         from sendonce.store.sqlite import examining as sqlite_examining
 
-        return doctor_sqlite.diagnose(await sqlite_examining.examine(url), limits)
+        return doctor.diagnose_sqlite(await sqlite_examining.examine(url), limits)
     _require_psycopg(url)
-    from sendonce.admin import doctor_postgres
+    from sendonce.admin import doctor
     from sendonce.store.postgres import examining as postgres_examining
 
-    return doctor_postgres.diagnose(await postgres_examining.examine(url), limits)
+    return doctor.diagnose_postgres(await postgres_examining.examine(url), limits)
 
 
 def migration_sql(url: str, from_version: int = 0) -> str:

@@ -18,11 +18,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from sendonce.admin import attest, cancel, correct, explain, repair, requests, secrets, subscriptions
-from sendonce.admin.attest import Attested
-from sendonce.admin.cancel import Cancelled
-from sendonce.admin.repair import Reopened
-from sendonce.admin.secrets import Secrets
+from sendonce.admin import dead_letters, deliveries, explain, subscriptions
+from sendonce.admin.dead_letters import Attested, Reopened
+from sendonce.admin.deliveries import Cancelled
+from sendonce.admin.subscriptions import Secrets
 from sendonce.admin.tenants import attempt_for_tenant
 from sendonce.channels.signing import new_secret
 from sendonce.compose import open_store
@@ -167,7 +166,7 @@ class Desk:
     async def wait_for_request(self, request_id: int, timeout: timedelta) -> RequestState:
         """The request as soon as it is not in progress any more, or as it is when the time is over."""
         await self.request(request_id)
-        return await requests.wait(self._store, request_id, timeout=timeout)
+        return await deliveries.wait_for_request(self._store, request_id, timeout=timeout)
 
     # What was given up, or is not wanted any more.
 
@@ -177,7 +176,7 @@ class Desk:
         """Send dead letters again, all or none. What may have been sent already needs `even_if_sent`."""
         for each in dead_letter_ids:
             await self.dead_letter(each)
-        return await repair.requeue(
+        return await dead_letters.requeue(
             self._store, dead_letter_ids, operator=self.operator, reason=reason, even_if_sent=even_if_sent
         )
 
@@ -185,7 +184,7 @@ class Desk:
         """Send finished deliveries again, all or none. What was sent needs `even_if_sent`."""
         for each in delivery_ids:
             await self.delivery(each)
-        return await repair.replay(
+        return await dead_letters.replay(
             self._store, delivery_ids, operator=self.operator, reason=reason, even_if_sent=even_if_sent
         )
 
@@ -203,7 +202,7 @@ class Desk:
         `to` may be an Email with the whole content. What may have been sent already needs `even_if_sent`.
         """
         await self.delivery(delivery_id)
-        return await correct.correct(
+        return await dead_letters.correct(
             self._store,
             delivery_id,
             to=to,
@@ -217,7 +216,7 @@ class Desk:
         """Close dead letters for good; the deliveries stay as they are."""
         for each in dead_letter_ids:
             await self.dead_letter(each)
-        return await repair.discard(self._store, dead_letter_ids, operator=self.operator, reason=reason)
+        return await dead_letters.discard(self._store, dead_letter_ids, operator=self.operator, reason=reason)
 
     async def attest(
         self, dead_letter_ids: Sequence[int], *, reason: str, notification_id: str | None = None
@@ -225,7 +224,7 @@ class Desk:
         """A person knows that these were delivered: complete them, and send nothing."""
         for each in dead_letter_ids:
             await self.dead_letter(each)
-        return await attest.attest(
+        return await dead_letters.attest(
             self._store, dead_letter_ids, operator=self.operator, reason=reason, notification_id=notification_id
         )
 
@@ -233,7 +232,7 @@ class Desk:
         """Give up deliveries that are not being sent; an answer for each."""
         for each in delivery_ids:
             await self.delivery(each)
-        return await cancel.cancel(self._store, delivery_ids, operator=self.operator, reason=reason)
+        return await deliveries.cancel(self._store, delivery_ids, operator=self.operator, reason=reason)
 
     # Standing orders.
 
@@ -268,7 +267,7 @@ class Desk:
         )
         signing = None
         if secret is not None:
-            signing = secrets.check_signing(secret)
+            signing = subscriptions.check_signing(secret)
         elif scheme_of(wanted.destination) in _SIGNED:
             signing = new_secret()
         sealed = Secrets(signing=signing).sealed(self._sealer)
@@ -325,7 +324,7 @@ class Desk:
         """Sign with a new secret too, and with it alone after `overlap`; the secret, which is shown this once."""
         await self.subscription(subscription_id)
         signing = secret or new_secret()
-        await secrets.rotate(
+        await subscriptions.rotate(
             self._store,
             subscription_id,
             signing,

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from sendonce.admin.secrets import check_headers
+from sendonce.admin.subscriptions import check_headers
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.posting import is_allowed
 from sendonce.channels.signing import key_of, new_secret

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sendonce.admin.glance import alert_sentence, warnings
-from sendonce.admin.rooms import room_sentence
+from sendonce.admin.status import alert_sentence, room_sentence, warnings
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.store.records import COUNT_CAP, AlertRow, Room, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park

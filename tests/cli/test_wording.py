@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sendonce.admin.wording import ago, counted, one_line, ordinal, relative, stamp, until
+from sendonce.admin.text import ago, counted, one_line, ordinal, relative, stamp, until
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -47,7 +47,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "M6": (_SETTLE, _OUTBOX_VIEW),
     "M7": (_DECIDE, _OUTBOX_VIEW),
     "M8": (_OUTBOX_VIEW, (_OPERATORS, "open_generations")),
-    "M9": ((_CORE + "admin/correct.py", "correct"),),
+    "M9": ((_CORE + "admin/dead_letters.py", "correct"),),
     "M10": (_GRANTS,),
     "M11": ((_CORE + "engine/worker.py", "Worker"), (_CORE + "engine/backoff.py", "Backoff")),
     "M12": (

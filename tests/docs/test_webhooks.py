@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from sendonce.admin import secrets
+from sendonce.admin import subscriptions as secrets
 from sendonce.channels.builtin import builtin
 from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard

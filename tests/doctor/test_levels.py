@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.admin import doctor_postgres, doctor_sqlite
+from sendonce.admin import doctor
 from sendonce.admin.doctor import Diagnosis, Level
 from sendonce.store.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
 from sendonce.store.records import UnservedRow, WorkerRow
@@ -36,9 +36,9 @@ Said = tuple[str, Level] | None
 def said(examined: ExaminedPostgres | ExaminedSqlite) -> list[Diagnosis]:
     """What is not well."""
     diagnosed = (
-        doctor_postgres.diagnose(examined, LIMITS)
+        doctor.diagnose_postgres(examined, LIMITS)
         if isinstance(examined, ExaminedPostgres)
-        else doctor_sqlite.diagnose(examined, LIMITS)
+        else doctor.diagnose_sqlite(examined, LIMITS)
     )
     return [each for each in diagnosed if each.level is not Level.OK]
 
@@ -140,7 +140,7 @@ def test_a_server(case: str) -> None:
 
 def test_who_does_not_see_everybody_is_told_so() -> None:
     for sees_everybody in (True, False):
-        diagnosed = doctor_postgres.diagnose(replace(POSTGRES, sees_everybody=sees_everybody), LIMITS)
+        diagnosed = doctor.diagnose_postgres(replace(POSTGRES, sees_everybody=sees_everybody), LIMITS)
 
         [vacuum] = [each for each in diagnosed if each.name == "vacuum"]
         assert ("pg_read_all_stats" in vacuum.sentence) is not sees_everybody

@@ -13,7 +13,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from sendonce.admin import doctor_postgres
+from sendonce.admin import doctor
 from sendonce.admin.doctor import Level
 from sendonce.compose import examine
 from sendonce.store.postgres import grants
@@ -96,7 +96,7 @@ def test_a_database_that_only_reads_is_said(own: Own) -> None:
 def test_an_idle_transaction_that_holds_vacuum_back_is_said_by_its_pid(
     own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_postgres, "HELD_WRONG", AT_ONCE)
+    monkeypatch.setattr(doctor, "HELD_WRONG", AT_ONCE)
     with own.database.connection() as connection:
         connection.execute("set transaction isolation level repeatable read")
         connection.execute("select 'secret' from sendonce_events")
@@ -109,7 +109,7 @@ def test_an_idle_transaction_that_holds_vacuum_back_is_said_by_its_pid(
 
 
 def test_a_forgotten_prepared_transaction_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_postgres, "HELD_DOUBTFUL", AT_ONCE)
+    monkeypatch.setattr(doctor, "HELD_DOUBTFUL", AT_ONCE)
     connection = psycopg.connect(own.database.url)
     connection.tpc_begin("forgotten")
     connection.execute("delete from sendonce_counters")
@@ -141,8 +141,8 @@ def test_tables_that_are_not_vacuumed_are_said(own: Own) -> None:
 
 
 def test_dead_rows_and_empty_room_are_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_postgres, "DEAD_ROWS", 1000)
-    monkeypatch.setattr(doctor_postgres, "BLOATED_BYTES", 100_000)
+    monkeypatch.setattr(doctor, "DEAD_ROWS", 1000)
+    monkeypatch.setattr(doctor, "BLOATED_BYTES", 100_000)
     database = own.database
     database.execute("alter table sendonce_counters set (autovacuum_enabled = off)")
     database.execute("insert into sendonce_counters (name, amount) select 'x', 1 from generate_series(1, 5000)")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.admin import doctor_sqlite
+from sendonce.admin import doctor
 from sendonce.admin.doctor import Level
 from sendonce.compose import examine
 from sendonce.store.sqlite import examining
@@ -57,7 +57,7 @@ def test_a_file_that_a_group_shares_is_well(file: SqliteDatabase) -> None:
 def test_a_write_ahead_log_that_somebody_keeps_growing_is_said(
     file: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_sqlite, "LARGE_WAL", 1000)
+    monkeypatch.setattr(doctor, "LARGE_WAL", 1000)
     with closing(sqlite3.connect(file.path, isolation_level=None)) as reader:
         reader.execute("begin")
         reader.execute("select * from sendonce_meta").fetchall()
@@ -111,7 +111,7 @@ def test_a_file_that_is_too_large_to_look_at_is_said_to_be(file: SqliteDatabase)
 
     facts = asyncio.run(examining.examine(file.url, check_seconds=0))
 
-    found = {each.name: each for each in doctor_sqlite.diagnose(facts, LIMITS)}
+    found = {each.name: each for each in doctor.diagnose_sqlite(facts, LIMITS)}
     assert "too large" in found["integrity"].sentence
 
 

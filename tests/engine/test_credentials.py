@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sendonce.admin.secrets import Secrets
+from sendonce.admin.subscriptions import Secrets
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.outcomes import Deferred, Delivered

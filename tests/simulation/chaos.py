@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
-from sendonce.admin.repair import requeue
+from sendonce.admin.dead_letters import requeue
 from tests.simulation.people import HOOKS, WHO
 from tests.simulation.scene import PATIENCE, Scene
 from tests.simulation.world import Weather

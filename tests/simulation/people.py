@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from sendonce.admin.attest import attest
-from sendonce.admin.correct import correct
+from sendonce.admin.dead_letters import attest, correct, discard, replay, requeue
 from sendonce.admin.doubt import open_in_doubt
-from sendonce.admin.repair import discard, replay, requeue
 from sendonce.errors import NotAllowed, NotFound, StoreBusy
 from sendonce.outbox.outbox import Outbox
 from tests.simulation.loop import Process, Strand

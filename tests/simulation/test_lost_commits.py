@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sendonce.admin.repair import requeue
+from sendonce.admin.dead_letters import requeue
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import LookUp, NotThere
 from sendonce.outbox.drafts import Draft

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from sendonce.admin.bulk import plan
-from sendonce.admin.correct import correct
+from sendonce.admin.dead_letters import correct, replay, requeue
 from sendonce.admin.doubt import open_in_doubt
 from sendonce.admin.explain import explain
-from sendonce.admin.repair import replay, requeue
 from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from cryptography.fernet import Fernet
 
-from sendonce.admin.secrets import reseal
+from sendonce.admin.subscriptions import reseal
 from sendonce.errors import NotAllowed, NotFound, SendonceError
 from sendonce.sealing import SecretBox, Use, new_key
 from sendonce.store.ports import Store

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.admin.scopes import SCOPES
+from sendonce.admin.stops import SCOPES
 from sendonce.domain.attempts import Result, Verdict
 from sendonce.domain.decide import dead_letter
 from sendonce.domain.deliveries import DeliveryState, ReasonClass

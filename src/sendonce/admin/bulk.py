@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from sendonce.admin.wording import one_line, stamp
+from sendonce.admin.text import one_line, stamp
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.errors import NotFound, StoreBusy
 from sendonce.store.bulk import (

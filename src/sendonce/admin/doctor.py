@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from sendonce.admin.glance import DUE_FOR_LONG
-from sendonce.admin.wording import counted, listed, missing_tables
+from sendonce.admin.status import DUE_FOR_LONG
+from sendonce.admin.text import counted, listed, missing_tables, one_line
 from sendonce.domain.durations import format_duration
 from sendonce.domain.serving import shown as shown_name
-from sendonce.store.examining import Examined, ExaminedSqlite, Work
+from sendonce.store.examining import EVERY_ROLE, Examined, ExaminedPostgres, ExaminedSqlite, Holder, Work
 
 CLOCK_DOUBTFUL, CLOCK_WRONG = 2.0, 60.0
 # Retention passes by once an hour and takes its time.
@@ -176,3 +176,252 @@ def _retention(work: Work, limits: Limits) -> Diagnosis:
     said = f"retention is behind: {part} should go after {kept}, and some may have been due for that for {late}"
     to_do = "let a worker run all the time; if one does, it cannot keep up: run sendonce prune in quiet hours"
     return warning("retention", said, to_do)
+
+
+ENCODING = "UTF8"
+# What a worker opens, with room for --notify and --listen.
+CONNECTIONS_EACH = 8
+HELD_DOUBTFUL, HELD_WRONG = timedelta(minutes=5), timedelta(hours=1)
+# So many dead rows, and this part of all, before a word is said; the same for what a table takes up in bytes.
+DEAD_ROWS, DEAD_PART = 10_000, 0.2
+BLOATED_BYTES, BLOATED_TIMES = 64 * 1024 * 1024, 3.0
+
+
+def diagnose_postgres(examined: ExaminedPostgres, limits: Limits) -> list[Diagnosis]:
+    return [
+        *of_every_database(examined, limits),
+        _writable(examined),
+        _encoding(examined),
+        _durability(examined),
+        _commits(examined),
+        *_vacuum(examined),
+        _bloat(examined),
+        _connections(examined),
+        *_rights(examined),
+    ]
+
+
+def _writable(examined: ExaminedPostgres) -> Diagnosis:
+    if not examined.is_read_only:
+        return ok("writable", "this server can be written to")
+    return problem(
+        "writable", "this server only reads: a standby, or set to", "point workers and publishers at the primary"
+    )
+
+
+def _encoding(examined: ExaminedPostgres) -> Diagnosis:
+    if examined.encoding == ENCODING:
+        return ok("encoding", "every text can be kept")
+    return problem(
+        "encoding",
+        f"the database's encoding is {examined.encoding}, which cannot keep every text: no worker begins here",
+        f"make a database with encoding '{ENCODING}' and template template0, and move to it with pg_dump",
+    )
+
+
+def _durability(examined: ExaminedPostgres) -> Diagnosis:
+    off = [
+        name
+        for name, is_on in (("fsync", examined.has_fsync), ("full_page_writes", examined.has_full_page_writes))
+        if not is_on
+    ]
+    if not off:
+        return ok("durability", "what is committed survives a crash of the machine")
+    said = f"{shown(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the machine can lose or damage everything"
+    return problem("durability", said, "switch it on in postgresql.conf and reload")
+
+
+def _commits(examined: ExaminedPostgres) -> Diagnosis:
+    whose = (
+        ["this session", *examined.careless] if examined.synchronous_commit in ("off", "local") else examined.careless
+    )
+    if not whose:
+        return ok("commits", "commits wait for the disk")
+    said = (
+        f"synchronous_commit is off for {shown(whose)}: a crash of the server can lose the last events that publishers"
+        " were told are committed; workers switch it on for themselves"
+    )
+    resets = [f"alter role {role} reset synchronous_commit" for role in examined.careless if role != EVERY_ROLE]
+    if len(resets) < len(whose):
+        resets.append("alter database … set synchronous_commit = on")
+    return problem("commits", said, f"switch it on where events are published: {'; '.join(resets[:3])}")
+
+
+def _vacuum(examined: ExaminedPostgres) -> Iterator[Diagnosis]:
+    off = [table.name for table in examined.tables if not table.is_vacuumed]
+    if not examined.has_autovacuum:
+        yield problem(
+            "autovacuum", "autovacuum or track_counts is off: dead rows pile up until claims crawl", "switch it on"
+        )
+    elif off:
+        yield problem("autovacuum", f"autovacuum is off for {shown(off)}", "alter table … reset (autovacuum_enabled)")
+    else:
+        yield ok("autovacuum", "it runs, and is on for every table")
+    worst = [_held(holder) for holder in examined.holders]
+    bad = [each for each in worst if each is not None]
+    yield from bad[:3]
+    if not bad:
+        blind = "" if examined.sees_everybody else ", as far as this role sees (grant pg_read_all_stats to see all)"
+        yield ok("vacuum", f"nothing holds it back{blind}")
+
+
+def _held(holder: Holder) -> Diagnosis | None:
+    age = timedelta(seconds=round(holder.seconds or 0))
+    since = "" if holder.seconds is None else f" for {format_duration(age)}"
+    said = f"{holder.kind} {one_line(holder.name, 60)} holds vacuum back{since}, {holder.age:,} transactions behind"
+    match holder.kind:
+        case "unused replication slot":
+            return problem(
+                "vacuum", said, f"drop it if nobody comes back for it: pg_drop_replication_slot('{holder.name}')"
+            )
+        case "prepared transaction" if age >= HELD_DOUBTFUL:
+            return problem("vacuum", said, "commit or roll it back: rollback prepared '…'")
+        case "transaction" if age >= HELD_WRONG:
+            return problem("vacuum", said, f"end it: select pg_terminate_backend({holder.name})")
+        case "transaction" if age >= HELD_DOUBTFUL:
+            return warning(
+                "vacuum", said, "find out what it waits for; idle_in_transaction_session_timeout ends such by itself"
+            )
+    return None
+
+
+def _bloat(examined: ExaminedPostgres) -> Diagnosis:
+    dead = [
+        f"{table.name} ({table.dead:,} dead of {table.live + table.dead:,})"
+        for table in examined.tables
+        if table.dead > DEAD_ROWS and table.dead > DEAD_PART * (table.live + table.dead)
+    ]
+    if dead:
+        return warning(
+            "bloat", f"dead rows wait for vacuum in {shown(dead)}", "see what holds vacuum back, or run: vacuum"
+        )
+    large = [
+        f"{table.name} ({table.size // 2**20:,} MB, about {table.wanted_size // 2**20:,} needed)"
+        for table in examined.tables
+        if table.size > BLOATED_BYTES and table.size > BLOATED_TIMES * table.wanted_size
+    ]
+    if large:
+        return warning(
+            "bloat", f"mostly empty: {shown(large)}", "it is filled again in time; vacuum full needs a pause"
+        )
+    return ok("bloat", "no table has many dead rows or much empty room")
+
+
+def _connections(examined: ExaminedPostgres) -> Diagnosis:
+    free = examined.most_connections - examined.used_connections
+    workers = len(examined.work.workers) if examined.work else 0
+    said = f"{free} of {examined.most_connections} connections are free; a worker takes up to {CONNECTIONS_EACH}"
+    if workers * CONNECTIONS_EACH > examined.most_connections:
+        many = counted(workers, "worker")
+        to_do = "raise max_connections, run fewer workers with a higher concurrency, or put PgBouncer in between"
+        return problem("connections", f"{said}, and {many} want {workers * CONNECTIONS_EACH}", to_do)
+    if free < CONNECTIONS_EACH:
+        return warning(
+            "connections", said, "one more worker could not connect: raise max_connections, or use PgBouncer"
+        )
+    return ok("connections", said)
+
+
+def _rights(examined: ExaminedPostgres) -> Iterator[Diagnosis]:
+    roles = sorted({right.role for right in examined.missing_rights})
+    for role in roles:
+        lacks = [f"{each.privilege} on {each.object}" for each in examined.missing_rights if each.role == role]
+        yield problem(
+            "rights", f"role {role} lacks {shown(lacks)}", "grant it: sendonce grants --sql prints the rights"
+        )
+    if examined.strangers:
+        said = (
+            f"{shown(examined.strangers)} may create functions in schema {examined.schema}: what is planted there can"
+            " be run with the rights of whoever uses our tables"
+        )
+        yield warning("rights", said, f"revoke create on schema {examined.schema} from {', '.join(examined.strangers)}")
+    elif not roles and examined.version:
+        yield ok("rights", "this role may look at everything, and our roles have the rights they need")
+
+
+MEGABYTE = 2**20
+LITTLE_SPACE, NO_SPACE = 1024 * MEGABYTE, 100 * MEGABYTE
+LARGE_WAL = 100 * MEGABYTE
+# Their locks do not hold between machines, or not surely.
+_REMOTE = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph", "afs", "lustre")
+
+
+def diagnose_sqlite(examined: ExaminedSqlite, limits: Limits) -> list[Diagnosis]:
+    return [
+        *of_every_database(examined, limits),
+        _file(examined),
+        _journal(examined),
+        _integrity(examined),
+        *([_references(examined)] if examined.version else []),
+        _space(examined),
+        _place(examined),
+        *([_hosts(examined.work)] if examined.work else []),
+    ]
+
+
+def _file(examined: ExaminedSqlite) -> Diagnosis:
+    if examined.is_writable and examined.is_open_to_all:
+        said = "everybody on this machine can read or write the file: payloads, addresses, secrets"
+        return warning("file", said, "run: chmod o-rwx FILE FILE-wal FILE-shm")
+    if examined.is_writable:
+        return ok("file", f"{examined.size / MEGABYTE:,.1f} MB, and this user may write it")
+    return problem("file", "this user may not write the file or its folder", "give the workers' user both")
+
+
+def _journal(examined: ExaminedSqlite) -> Diagnosis:
+    if examined.damage and examined.journal_mode != "wal":
+        return warning("journal", "the journal mode cannot be told of a damaged file", "see integrity")
+    if examined.journal_mode != "wal" and not examined.version:
+        return ok("journal", f"the journal mode is {examined.journal_mode}; sendonce migrate makes it WAL")
+    if examined.journal_mode != "wal":
+        return problem(
+            "journal",
+            f"the journal mode is {examined.journal_mode}: readers and the writer wait for each other",
+            "a worker switches it back when it starts; find out what switches it off",
+        )
+    if examined.wal_size > max(LARGE_WAL, examined.size):
+        said = f"the write-ahead log has grown to {examined.wal_size // MEGABYTE:,} MB"
+        return warning("journal", said, "some reader keeps it from being folded in: end its transaction")
+    return ok("journal", "the journal mode is WAL")
+
+
+def _integrity(examined: ExaminedSqlite) -> Diagnosis:
+    if examined.damage:
+        said = f"the file is damaged: {shown(one_line(each, 100) for each in examined.damage)}"
+        return problem("integrity", said, "stop the workers and restore a backup; then run: sendonce doubt --open")
+    if not examined.was_checked:
+        return warning(
+            "integrity", "the file is too large to look at all of it here", "run: sqlite3 FILE 'pragma quick_check'"
+        )
+    return ok("integrity", "the file is sound")
+
+
+def _references(examined: ExaminedSqlite) -> Diagnosis:
+    if not examined.broken_references:
+        return ok("references", "every subscription's types and secrets belong to one that is there")
+    said = f"{examined.broken_references:,} rows belong to a subscription that is not there"
+    return problem("references", said, "somebody deleted it past sendonce; see: pragma foreign_key_check")
+
+
+def _space(examined: ExaminedSqlite) -> Diagnosis:
+    said = f"{examined.free_space // MEGABYTE:,} MB are free on its disk"
+    if examined.free_space < NO_SPACE:
+        return problem("space", said, "make room: when it is full nothing can be recorded")
+    if examined.free_space < LITTLE_SPACE:
+        return warning("space", said, "make room, or run: sendonce prune")
+    return ok("space", said)
+
+
+def _place(examined: ExaminedSqlite) -> Diagnosis:
+    if examined.file_system.startswith(_REMOTE):
+        said = f"it is on a file system of the network ({examined.file_system}), whose locks cannot be relied on"
+        return problem("place", said, "move it to a local disk, or use PostgreSQL")
+    return ok("place", f"it is on a local file system ({examined.file_system})" if examined.file_system else "unknown")
+
+
+def _hosts(work: Work) -> Diagnosis:
+    hosts = sorted({one_line(worker.name.rpartition(":")[0], 60) for worker in work.workers})
+    if len(hosts) > 1:
+        said = f"workers of several hosts use this one file: {shown(hosts)}"
+        return problem("hosts", said, "a SQLite file is for one host: stop the others, or use PostgreSQL")
+    return ok("hosts", "no second host's workers are on this file")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from sendonce.admin.wording import counted
+from sendonce.admin.text import counted
 from sendonce.errors import ConfigError, NotAllowed
 from sendonce.store.readers import ReadStore
 

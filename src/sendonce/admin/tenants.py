@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sendonce.admin.known import Known
+from sendonce.admin.explain.snapshot import Known
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.store.records import ATTESTED, AttemptRow, DeadLetterRow, FindingRow
 

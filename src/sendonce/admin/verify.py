@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sendonce.admin.checks import CHECKS, COUNTERS, RULES, Check
-from sendonce.admin.wording import counted, missing_tables
+from sendonce.admin.text import counted, missing_tables
 from sendonce.errors import StoreError
 from sendonce.store.verifying import Inspected, Tally, Times, VerifyFacts, VerifyStore, Walk
 

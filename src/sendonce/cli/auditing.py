@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from sendonce.admin.wording import counted, one_line
+from sendonce.admin.text import counted, one_line
 from sendonce.cli.asking import Means, with_means
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.output import say, say_json

@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sendonce.admin import bulk
-from sendonce.admin.plain import plain
-from sendonce.admin.wording import counted
+from sendonce.admin.text import counted, plain
 from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.output import say, say_json, warn
 from sendonce.cli.progress import Bar, progress

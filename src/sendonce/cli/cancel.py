@@ -2,7 +2,7 @@
 
 import argparse
 
-from sendonce.admin.cancel import cancel
+from sendonce.admin.deliveries import cancel
 from sendonce.cli.bulk import run_bulk
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_even_if_sent, add_json, add_operator

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from sendonce.admin.wording import dated, one_line
+from sendonce.admin.text import dated, one_line
 from sendonce.cli.output import paint, say
 from sendonce.cli.tables import Cell
 from sendonce.domain.deliveries import DeliveryState

@@ -3,8 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from sendonce.admin.correct import amended_mail, correct
-from sendonce.admin.repair import Reopened, open_letter
+from sendonce.admin.dead_letters import Reopened, amended_mail, correct, open_letter
 from sendonce.cli import values
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.options import add_even_if_sent, add_json, add_operator

@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 
-from sendonce.admin.attest import attest
-from sendonce.admin.repair import discard, requeue
+from sendonce.admin.dead_letters import attest, discard, requeue
 from sendonce.cli import values
 from sendonce.cli.bulk import run_bulk
 from sendonce.cli.cells import now, show_fields

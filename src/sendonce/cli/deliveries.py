@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from datetime import datetime
 
-from sendonce.admin.plain import plain
+from sendonce.admin.text import plain
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields, state_cell
 from sendonce.cli.commands import Subparsers

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from sendonce.admin.wording import counted
+from sendonce.admin.text import counted
 from sendonce.cli import values
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator

@@ -3,8 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from sendonce.admin.plain import plain
-from sendonce.admin.wording import one_line
+from sendonce.admin.text import one_line, plain
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields, state_cell
 from sendonce.cli.commands import Subparsers

@@ -3,8 +3,8 @@
 import argparse
 
 from sendonce.admin.explain import EventStory, Explanation, explain
-from sendonce.admin.plain import plain
-from sendonce.admin.stories import Story
+from sendonce.admin.explain.story import Story
+from sendonce.admin.text import plain
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json
 from sendonce.cli.output import paint, say, say_json

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sendonce.admin import bulk
-from sendonce.admin.find import LARGEST_ID
+from sendonce.admin.explain.find import LARGEST_ID
 from sendonce.cli import values
 from sendonce.cli.bulk import as_dict, drive, say_outcome
 from sendonce.cli.cells import now, show_fields

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from sendonce.admin.plain import plain
+from sendonce.admin.text import plain
 from sendonce.cli.failures import OutputFailed
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}

@@ -4,7 +4,7 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sendonce.admin.wording import counted
+from sendonce.admin.text import counted
 from sendonce.cli import values
 from sendonce.cli.agreeing import agrees, check_terminal
 from sendonce.cli.commands import COMMANDS, Subparsers
@@ -104,8 +104,7 @@ async def _prune(
 ) -> "tuple[Progress, int]":
     from pathlib import Path
 
-    from sendonce.admin.archive import ArchiveFile
-    from sendonce.admin.prune import Plan
+    from sendonce.admin.prune import ArchiveFile, Plan
 
     plan = Plan(
         about=_about(settings),

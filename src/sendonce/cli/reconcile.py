@@ -3,8 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from sendonce.admin.plain import plain
-from sendonce.admin.wording import counted, one_line, stamp
+from sendonce.admin.text import counted, one_line, plain, stamp
 from sendonce.cli import values
 from sendonce.cli.asking import Means, with_means
 from sendonce.cli.auditing import DEFAULT_CAP, run_audit

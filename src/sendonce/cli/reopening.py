@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sendonce.admin.repair import Reopened
+from sendonce.admin.dead_letters import Reopened
 from sendonce.cli.output import say, say_json
 
 

@@ -3,7 +3,7 @@
 import argparse
 from datetime import timedelta
 
-from sendonce.admin.wording import one_line
+from sendonce.admin.text import one_line
 from sendonce.cli import values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers
@@ -111,9 +111,9 @@ def _progress(request: RequestRow) -> str:
 
 def _show(args: argparse.Namespace) -> int:
     # Here and below: it brings an event loop, which --help has no use for.
-    from sendonce.admin.requests import find
+    from sendonce.admin.deliveries import find_request
 
-    state = with_store(args, lambda store: find(store, args.id))
+    state = with_store(args, lambda store: find_request(store, args.id))
     if args.json:
         say_json(state)
     else:
@@ -140,15 +140,15 @@ def _recipient(recipient: RecipientState) -> str:
 
 
 def _wait(args: argparse.Namespace) -> int:
-    from sendonce.admin.requests import sentence, wait
+    from sendonce.admin.deliveries import request_sentence, wait_for_request
 
-    state = with_store(args, lambda store: wait(store, args.id, timeout=args.timeout))
+    state = with_store(args, lambda store: wait_for_request(store, args.id, timeout=args.timeout))
     if args.json:
         say_json(state)
     if state.status is RequestStatus.SUCCEEDED:
         if not args.json:
-            say(sentence(state))
+            say(request_sentence(state))
         return 0
     late = f"; {format_duration(args.timeout)} are over" if state.status is RequestStatus.IN_PROGRESS else ""
-    warn(f"{sentence(state)}{late}; see: sendonce requests show {state.id}")
+    warn(f"{request_sentence(state)}{late}; see: sendonce requests show {state.id}")
     return 1

@@ -3,8 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from sendonce.admin.plain import plain
-from sendonce.admin.wording import counted
+from sendonce.admin.text import counted, plain
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json

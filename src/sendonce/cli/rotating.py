@@ -3,9 +3,8 @@
 import argparse
 from datetime import timedelta
 
-from sendonce.admin import secrets
-from sendonce.admin.plain import plain
-from sendonce.admin.wording import counted
+from sendonce.admin import subscriptions
+from sendonce.admin.text import counted, plain
 from sendonce.cli import values
 from sendonce.cli.options import add_json, add_operator
 from sendonce.cli.output import say, say_json
@@ -46,7 +45,7 @@ def rotate(args: argparse.Namespace) -> int:
     secret = brought or new_secret()
     rotated = with_store(
         args,
-        lambda store: secrets.rotate(
+        lambda store: subscriptions.rotate(
             store, args.id, secret, overlap=args.overlap, sealer=sealer, operator=operator, reason=args.reason
         ),
     )
@@ -61,7 +60,7 @@ def rotate(args: argparse.Namespace) -> int:
 
 def reseal(args: argparse.Namespace) -> int:
     operator, sealer = operator_of(args), sealer_of(args)
-    amount = with_store(args, lambda store: secrets.reseal(store, sealer, operator=operator))
+    amount = with_store(args, lambda store: subscriptions.reseal(store, sealer, operator=operator))
     if args.json:
         say_json({"resealed": amount})
     else:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from sendonce.admin.scopes import SCOPES, check_scope
+from sendonce.admin.stops import SCOPES, check_scope
 from sendonce.cli import values
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.parser import Parser

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sendonce.admin.secrets import Secrets, check_bearer, check_certificate, check_headers, check_signing
+from sendonce.admin.subscriptions import Secrets, check_bearer, check_certificate, check_headers, check_signing
 from sendonce.cli.failures import WrongUse
 from sendonce.cli.parser import Parser
 from sendonce.cli.sending import sealer_for

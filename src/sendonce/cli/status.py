@@ -3,18 +3,17 @@
 import argparse
 from datetime import timedelta
 
-from sendonce.admin.glance import (
+from sendonce.admin.status import (
     alert_sentence,
     backfill_sentence,
     held_sentence,
     loss_sentence,
+    room_sentence,
     stop_sentence,
     warnings,
 )
-from sendonce.admin.plain import plain
-from sendonce.admin.rooms import room_sentence
 from sendonce.admin.subscriptions import HeldBack, held_back
-from sendonce.admin.wording import ago
+from sendonce.admin.text import ago, plain
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_json
 from sendonce.cli.output import paint, say, say_json

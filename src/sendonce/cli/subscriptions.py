@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sendonce.admin import subscriptions
-from sendonce.admin.wording import counted, dated
+from sendonce.admin.text import counted, dated
 from sendonce.cli import ordering, values
 from sendonce.cli.cells import now, show_fields
 from sendonce.cli.commands import Subparsers

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from unicodedata import combining, east_asian_width
 
-from sendonce.admin.wording import one_line, relative
+from sendonce.admin.text import one_line, relative
 from sendonce.cli.output import paint, say
 
 GAP = "  "

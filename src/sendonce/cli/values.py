@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from sendonce.admin.find import is_id
-from sendonce.admin.scopes import check_destination
+from sendonce.admin.explain.find import is_id
+from sendonce.admin.stops import check_destination
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import normalise
 from sendonce.domain.durations import parse_duration

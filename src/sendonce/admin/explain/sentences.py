@@ -2,10 +2,10 @@
 
 from typing import assert_never
 
-from sendonce.admin.known import Known
-from sendonce.admin.rooms import waits_for
-from sendonce.admin.scopes import spelled
-from sendonce.admin.wording import ago, counted, dated, one_line, ordinal, until
+from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.status import waits_for
+from sendonce.admin.stops import spelled
+from sendonce.admin.text import ago, counted, dated, one_line, ordinal, until
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.durations import format_duration
 from sendonce.domain.outcomes import FOUND

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from sendonce.admin.known import Known
-from sendonce.admin.whereabouts import error_text, whereabouts
-from sendonce.admin.wording import ago, one_line
+from sendonce.admin.explain.sentences import error_text, whereabouts
+from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.text import ago, one_line
 from sendonce.domain.durations import format_duration
 from sendonce.store.records import ATTESTED, AttemptRow, CorrectionRow, FindingRow
 

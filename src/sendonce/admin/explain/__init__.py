@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sendonce.admin.find import find
-from sendonce.admin.known import Known
-from sendonce.admin.scopes import holding
-from sendonce.admin.stories import Story, tell
+from sendonce.admin.explain.find import find
+from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.explain.story import Story, tell
+from sendonce.admin.stops import holding
 from sendonce.admin.tenants import for_tenant
-from sendonce.admin.wording import dated, one_line
+from sendonce.admin.text import dated, one_line
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import NotFound
 from sendonce.store.readers import ReadStore

@@ -1,5 +1,7 @@
-"""Times, counts and texts as people read them."""
+"""Times, counts and texts as people read them, and rows as JSON can hold them."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
 from sendonce.domain.durations import format_duration
@@ -65,3 +67,19 @@ def one_line(text: str, limit: int = 300) -> str:
     """A text from outside on one line, without what could steer a terminal."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def plain(value: object, *, without: frozenset[str] = frozenset()) -> object:
+    """Dataclasses as dicts, times as ISO 8601 in UTC, durations in seconds; fields named in `without` are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value) if field.name not in without]
+        return {name: plain(getattr(value, name), without=without) for name in names}
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {str(name): plain(each, without=without) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each, without=without) for each in value]
+    return str(value) if isinstance(value, str) else value

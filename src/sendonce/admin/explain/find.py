@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from sendonce.admin.scopes import quoted
+from sendonce.admin.stops import quoted
 from sendonce.domain.tokens import TOKEN_LENGTH
 from sendonce.errors import NotFound
 from sendonce.store.readers import ReadStore
