@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from sendonce.cli import main
 from sendonce.cli.commands import COMMANDS
-from sendonce.outbox.statements import queries
+from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load
 
 PUBLIC = (

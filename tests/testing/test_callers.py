@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from psycopg2 import extensions
 
 from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
-from sendonce.outbox.drivers import names_of
+from sendonce.sql.drivers import names_of
 from sendonce.store.postgres.callers import Driver, driver_of
 from sendonce.store.postgres.lanes import BadValue, translated
 from tests.outbox.databases import Address

@@ -1,10 +1,14 @@
 """What is to be recorded, each key once, and what became of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from sendonce.domain.events import NewEvent
 from sendonce.errors import KeyReused, StoreBusy
+from sendonce.sql.queries import split
+from sendonce.sql.statements import Database
 
 MOST_EVENTS = 1000
 MOST_CHARACTERS = 16_000_000
@@ -31,6 +35,12 @@ class Order(NamedTuple):
     entries: Sequence[Entry]
     keep_first: bool
     notify: bool
+
+
+@cache
+def queries(database: Database) -> dict[str, str]:
+    """Return the statements for one database, by name."""
+    return split(files("sendonce.outbox").joinpath("sql", f"{database}.sql").read_text("utf-8"))
 
 
 def distinct(events: Iterable[NewEvent], *, keep_first: bool) -> tuple[list[Entry], list[int]]:

@@ -10,15 +10,13 @@ from sendonce.domain.events import LARGEST_PAYLOAD, MOST_DESTINATIONS, Key, To
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import RequestState
 from sendonce.errors import BadEvent, ConfigError
-from sendonce.outbox.connections import AsyncConnection, SyncConnection
 from sendonce.outbox.drafts import Draft, render
-from sendonce.outbox.drivers import async_driver, sync_driver
 from sendonce.outbox.entries import Order, Recorded, distinct
-from sendonce.outbox.missing import SchemaExpected
 from sendonce.outbox.recording import RECORD
 from sendonce.outbox.request_states import read_state
 from sendonce.outbox.requests import Asked, Requested, RequestOrder, checked
-from sendonce.outbox.statements import Database, Steps
+from sendonce.sql.drivers import AsyncConnection, SchemaExpected, SyncConnection, async_driver, sync_driver
+from sendonce.sql.statements import Database, Statements
 
 IfDifferent: TypeAlias = Literal["raise", "keep_first"]
 
@@ -234,7 +232,7 @@ class _Batch(NamedTuple):
     order: Order
     places: list[int]
 
-    def steps(self, database: Database) -> Steps[list[Recorded]]:
+    def steps(self, database: Database) -> Statements[list[Recorded]]:
         return RECORD[database](self.order)
 
     def published(self, recorded: list[Recorded]) -> list[Published]:

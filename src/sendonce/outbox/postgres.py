@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import TypeAlias
 
 from sendonce.domain.events import NewEvent, patterns_of
-from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, vanished
-from sendonce.outbox.statements import Statement, Steps, Value, in_savepoint, queries
+from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, queries, vanished
 from sendonce.sql.queries import array
+from sendonce.sql.statements import Statement, Statements, Value, in_savepoint
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
 Kind: TypeAlias = tuple[str, str]
 
 
-def record(order: Order) -> Steps[list[Recorded]]:
+def record(order: Order) -> Statements[list[Recorded]]:
     """Write the entries; what became of each, in order. On an error nothing of them is left to commit."""
     if len(order.entries) == 1:
         return [(yield from _record_one(order.entries[0], order))]
@@ -25,7 +25,7 @@ def record(order: Order) -> Steps[list[Recorded]]:
     return (yield from (in_savepoint(steps) if len(portions) > 1 else steps))
 
 
-def _record_one(entry: Entry, order: Order) -> Steps[Recorded]:
+def _record_one(entry: Entry, order: Order) -> Statements[Recorded]:
     event = entry.event
     values = {
         "version": event.version,
@@ -53,14 +53,14 @@ def _record_one(entry: Entry, order: Order) -> Steps[Recorded]:
     raise vanished(event)
 
 
-def _record_portions(portions: Sequence[Portion], order: Order) -> Steps[list[Recorded]]:
+def _record_portions(portions: Sequence[Portion], order: Order) -> Statements[list[Recorded]]:
     found: dict[int, Recorded] = {}
     for portion in portions:
         found |= yield from _record_portion(portion, order)
     return [found[n] for n in range(len(order.entries))]
 
 
-def _record_portion(portion: Portion, order: Order) -> Steps[dict[int, Recorded]]:
+def _record_portion(portion: Portion, order: Order) -> Statements[dict[int, Recorded]]:
     kinds: dict[Kind, int] = {}
     for _, entry in portion:
         kinds.setdefault(_kind(entry), len(kinds) + 1)
@@ -81,7 +81,7 @@ def _record_portion(portion: Portion, order: Order) -> Steps[dict[int, Recorded]
     return found
 
 
-def _read_raced(raced: Portion, order: Order) -> Steps[dict[int, Recorded]]:
+def _read_raced(raced: Portion, order: Order) -> Statements[dict[int, Recorded]]:
     """The events whose keys came in from elsewhere while ours were written."""
     found: dict[int, Recorded] = {}
     for n, event_id, is_same in (yield _find(raced)):

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from sendonce.outbox import postgres, sqlite
 from sendonce.outbox.entries import Order, Recorded
-from sendonce.outbox.statements import Database, Steps
+from sendonce.sql.statements import Database, Statements
 
-RECORD: dict[Database, Callable[[Order], Steps[list[Recorded]]]] = {
+RECORD: dict[Database, Callable[[Order], Statements[list[Recorded]]]] = {
     "postgres": postgres.record,
     "sqlite": sqlite.record,
 }

@@ -6,13 +6,14 @@ from typing import Any
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
-from sendonce.outbox.statements import Database, Statement, Steps, queries
+from sendonce.outbox.entries import queries
+from sendonce.sql.statements import Database, Statement, Statements
 
 LARGEST_ID = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_state(request_id: int, database: Database) -> Steps[RequestState | None]:
+def read_state(request_id: int, database: Database) -> Statements[RequestState | None]:
     """The request and its recipients at one moment; None when there is none."""
     if type(request_id) is not int or not 1 <= request_id <= LARGEST_ID:
         return None

@@ -13,10 +13,10 @@ from sendonce.domain.requests import Known, NewRequest, There, event_key, rule
 from sendonce.domain.texts import digest
 from sendonce.errors import BadEvent, KeyReused, StoreBusy
 from sendonce.outbox.drafts import Draft, render
-from sendonce.outbox.entries import Entry, Order
+from sendonce.outbox.entries import Entry, Order, queries
 from sendonce.outbox.recording import RECORD
-from sendonce.outbox.statements import Database, Rows, Statement, Steps, Value, in_savepoint, queries
 from sendonce.sql.queries import array
+from sendonce.sql.statements import Database, Rows, Statement, Statements, Value, in_savepoint
 
 
 class Requested(NamedTuple):
@@ -82,13 +82,13 @@ class RequestOrder(NamedTuple):
     keep_first: bool
     notify: bool
 
-    def steps(self, database: Database) -> Steps[Requested]:
+    def steps(self, database: Database) -> Statements[Requested]:
         """Write it, or find the one that is there. On an error nothing of it is left to commit."""
         steps = _request(self, database)
         return in_savepoint(steps) if database == "sqlite" else steps
 
 
-def _request(order: RequestOrder, database: Database) -> Steps[Requested]:
+def _request(order: RequestOrder, database: Database) -> Statements[Requested]:
     wanted = order.request
     sql, values = queries(database), _VALUES[database](wanted)
     yield Statement(sql["wait_for_turn"], values if database == "postgres" else {})

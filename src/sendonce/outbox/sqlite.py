@@ -7,20 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from sendonce.domain.destinations import destination_hash
-from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, vanished
-from sendonce.outbox.statements import Statement, Steps, Value, in_savepoint, queries
+from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, queries, vanished
+from sendonce.sql.statements import Statement, Statements, Value, in_savepoint
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
 Listening: TypeAlias = dict[tuple[str, str], list[int]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def record(order: Order) -> Steps[list[Recorded]]:
+def record(order: Order) -> Statements[list[Recorded]]:
     """Write the entries; what became of each, in order. On an error nothing of them is left to commit."""
     return in_savepoint(_record(order))
 
 
-def _record(order: Order) -> Steps[list[Recorded]]:
+def _record(order: Order) -> Statements[list[Recorded]]:
     now = time.time_ns() // 1000
     found: dict[int, Recorded] = {}
     yield Statement(queries("sqlite")["wait_for_turn"])
@@ -34,7 +34,7 @@ def _record(order: Order) -> Steps[list[Recorded]]:
 
 def _insert_events(
     portion: Portion, listening: Listening, order: Order, found: dict[int, Recorded], now: int
-) -> Steps[Portion]:
+) -> Statements[Portion]:
     """Write the events whose key is new, and enter what became of each; those that were new."""
     values: dict[str, Value] = {
         "events": _document(
@@ -73,7 +73,7 @@ def _insert_events(
     return [(n, entry) for n, entry in portion if found[n].is_new]
 
 
-def _insert_deliveries(fresh: Portion, listening: Listening, found: dict[int, Recorded], now: int) -> Steps[None]:
+def _insert_deliveries(fresh: Portion, listening: Listening, found: dict[int, Recorded], now: int) -> Statements[None]:
     deliveries: list[list[object]] = []
     contents: list[list[object]] = []
     hashes: list[bytes] = []
@@ -105,7 +105,7 @@ def _insert_deliveries(fresh: Portion, listening: Listening, found: dict[int, Re
         yield Statement(queries("sqlite")["insert_deliveries"], rows)
 
 
-def _find_subscriptions(portion: Portion) -> Steps[Listening]:
+def _find_subscriptions(portion: Portion) -> Statements[Listening]:
     """The subscriptions that listen, by the tenant and type of the events."""
     kinds = list({(entry.event.tenant, entry.event.type): entry.event.patterns for _, entry in portion}.items())
     patterns = [[place, tenant, pattern] for place, ((tenant, _), matching) in enumerate(kinds) for pattern in matching]

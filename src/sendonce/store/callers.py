@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sendonce.errors import ConfigError
-from sendonce.outbox.drivers import KNOWN, is_async, names_of, shown
+from sendonce.sql.drivers import KNOWN, is_async, names_of, shown
 from sendonce.store.ports import Store
 
 _SQLALCHEMY = {"Connection", "Session", "scoped_session", "AsyncConnection", "AsyncSession", "async_scoped_session"}

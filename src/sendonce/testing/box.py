@@ -12,9 +12,8 @@ from sendonce.desk import Desk
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.engine.config import check_timeout
 from sendonce.errors import ConfigError
-from sendonce.outbox.connections import AsyncConnection, SyncConnection
-from sendonce.outbox.drivers import is_async
 from sendonce.sealing import SecretBox
+from sendonce.sql.drivers import AsyncConnection, SyncConnection, is_async
 from sendonce.store.records import DeadLetterRow, DeliveryRow, SubscriptionRow
 from sendonce.testing.clock import Clock
 from sendonce.testing.connections import opened

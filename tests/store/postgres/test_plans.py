@@ -14,8 +14,9 @@ import pytest_asyncio
 from sendonce import UNIQUE, Draft, Outbox
 from sendonce.compose import migrate
 from sendonce.domain.outcomes import Delivered
-from sendonce.outbox.statements import pyformat, queries
+from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load
+from sendonce.sql.statements import pyformat
 from sendonce.store.postgres import orchestrating
 from sendonce.store.postgres.lanes import QUERIES, Connection
 from sendonce.store.postgres.orchestrating import settle_on

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from sendonce.domain.requests import RequestState, RequestStatus
-from sendonce.outbox import statements
 from sendonce.outbox.request_states import read_state
+from sendonce.sql import steps
+from sendonce.sql.statements import Rows, Statement, pyformat
 from sendonce.store.filters import Filter
 from sendonce.store.postgres.lanes import Lanes
 from sendonce.store.records import RequestRow
@@ -40,11 +41,11 @@ class Requests(Lanes):
         """See ReadStore."""
         async with self.people.connection() as connection:
 
-            async def execute(statement: statements.Statement) -> statements.Rows:
-                cursor = await connection.execute(statements.pyformat(statement.sql), statement.values or None)
+            async def execute(statement: Statement) -> Rows:
+                cursor = await connection.execute(pyformat(statement.sql), statement.values or None)
                 return await cursor.fetchall()
 
-            return await statements.arun(read_state(request_id, "postgres"), execute)
+            return await steps.arun(read_state(request_id, "postgres"), execute)
 
     async def _request_rows(self, ids: Sequence[int], wanted: Filter) -> list[RequestRow]:
         values = {

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from sendonce.errors import NotInTransaction, StoreBusy, StoreError
-from sendonce.outbox.drivers.sqlite import missing_begin
+from sendonce.sql.drivers.sqlite3 import missing_begin
 from sendonce.sql.shielded import shielded
 from sendonce.store.migrations import available, check_version
 from sendonce.store.sqlite.files import add_functions, translated

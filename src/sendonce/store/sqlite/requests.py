@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 
 from sendonce.domain.requests import RequestState
-from sendonce.outbox import statements
 from sendonce.outbox.request_states import read_state
+from sendonce.sql import steps
+from sendonce.sql.statements import Rows, Statement
 from sendonce.store.filters import Filter
 from sendonce.store.records import RequestRow
 from sendonce.store.sqlite.lanes import Lane, Transaction
@@ -51,10 +52,10 @@ def _requests_by_key(transaction: Transaction, key: str) -> list[RequestRow]:
 
 
 def _request(transaction: Transaction, request_id: int) -> RequestState | None:
-    def execute(statement: statements.Statement) -> statements.Rows:
+    def execute(statement: Statement) -> Rows:
         return transaction.connection.execute(statement.sql, statement.values).fetchall()
 
-    return statements.run(read_state(request_id, "sqlite"), execute)
+    return steps.run(read_state(request_id, "sqlite"), execute)
 
 
 def _rows(transaction: Transaction, ids: Sequence[int], wanted: Filter) -> list[RequestRow]:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sendonce.errors import NotInTransaction
-from sendonce.outbox import statements
-from sendonce.outbox.statements import Database, Rows, Statement, Steps, pyformat
+from sendonce.sql import steps
+from sendonce.sql.statements import Database, Rows, Statement, Statements, pyformat
 
 T = TypeVar("T")
 _IDLE = 0
 
 
-def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+def run(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     from psycopg2.extensions import cursor as plain_cursor
 
     if not reads and connection.autocommit and connection.get_transaction_status() == _IDLE:
@@ -26,4 +26,4 @@ def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = 
             rows: Rows = cursor.fetchall() if cursor.description else []
             return rows
 
-        return statements.run(plan("postgres"), execute)
+        return steps.run(plan("postgres"), execute)

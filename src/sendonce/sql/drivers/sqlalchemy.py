@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sendonce.errors import NotInTransaction, PublishError
-from sendonce.outbox import statements
-from sendonce.outbox.drivers.sqlite import missing_begin
-from sendonce.outbox.statements import Database, Rows, Statement, Steps, numbered, pyformat
+from sendonce.sql import steps
+from sendonce.sql.drivers.sqlite3 import missing_begin
+from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered, pyformat
 
 T = TypeVar("T")
 
 
-def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+def run(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     bound = connection if hasattr(connection, "exec_driver_sql") else connection.connection()
     database = _database(bound)
     spell = _SPELLINGS["named" if database == "sqlite" else bound.dialect.paramstyle]
@@ -31,10 +31,10 @@ def run(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = 
         if not bound.in_transaction():
             bound.begin()
         _check(bound, database, execute)
-    return statements.run(plan(database), execute)
+    return steps.run(plan(database), execute)
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+async def arun(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     bound = connection if hasattr(connection, "exec_driver_sql") else await connection.connection()
     result: T = await bound.run_sync(run, plan, reads=reads)
     return result

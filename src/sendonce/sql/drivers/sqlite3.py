@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sendonce.errors import NotInTransaction
-from sendonce.outbox import statements
-from sendonce.outbox.statements import Database, Rows, Statement, Steps
+from sendonce.sql import steps
+from sendonce.sql.statements import Database, Rows, Statement, Statements
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +38,7 @@ def missing_begin(connection: Transactional) -> Statement | None:
     return Statement(f"begin {connection.isolation_level}")
 
 
-def run(connection: "sqlite3.Connection", plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+def run(connection: "sqlite3.Connection", plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     begin = None if reads else missing_begin(connection)
     cursor = connection.cursor()
     cursor.row_factory = None
@@ -48,4 +48,4 @@ def run(connection: "sqlite3.Connection", plan: Callable[[Database], Steps[T]], 
 
     if begin:
         execute(begin)
-    return statements.run(plan("sqlite"), execute)
+    return steps.run(plan("sqlite"), execute)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sendonce.errors import NotInTransaction
-from sendonce.outbox import statements
-from sendonce.outbox.statements import Database, Rows, Statement, Steps, numbered, pyformat
+from sendonce.sql import steps
+from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered, pyformat
 
 if TYPE_CHECKING:
     import psycopg
@@ -14,7 +14,7 @@ T = TypeVar("T")
 _IDLE = 0
 
 
-def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     from psycopg.rows import tuple_row
 
     if not reads:
@@ -26,11 +26,11 @@ def run(connection: "psycopg.Connection[Any]", plan: Callable[[Database], Steps[
             cursor.execute(*spell(statement))
             return cursor.fetchall() if cursor.description else []
 
-        return statements.run(plan("postgres"), execute)
+        return steps.run(plan("postgres"), execute)
 
 
 async def arun(
-    connection: "psycopg.AsyncConnection[Any]", plan: Callable[[Database], Steps[T]], *, reads: bool = False
+    connection: "psycopg.AsyncConnection[Any]", plan: Callable[[Database], Statements[T]], *, reads: bool = False
 ) -> T:
     from psycopg.rows import tuple_row
 
@@ -43,7 +43,7 @@ async def arun(
             await cursor.execute(*spell(statement))
             return await cursor.fetchall() if cursor.description else []
 
-        return await statements.arun(plan("postgres"), execute)
+        return await steps.arun(plan("postgres"), execute)
 
 
 def _check(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> None:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sendonce.errors import NotInTransaction
-from sendonce.outbox import statements
-from sendonce.outbox.statements import Database, Rows, Statement, Steps, numbered
+from sendonce.sql import steps
+from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered
 
 T = TypeVar("T")
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+async def arun(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     if not reads and not connection.is_in_transaction():
         raise NotInTransaction(
             "this asyncpg connection is outside a transaction; publish within `async with connection.transaction():`"
@@ -21,4 +21,4 @@ async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: 
         rows: Rows = await connection.fetch(sql, *values)
         return rows
 
-    return await statements.arun(plan("postgres"), execute)
+    return await steps.arun(plan("postgres"), execute)

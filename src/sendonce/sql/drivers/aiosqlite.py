@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sendonce.outbox import statements
-from sendonce.outbox.drivers.sqlite import missing_begin
-from sendonce.outbox.statements import Database, Rows, Statement, Steps
+from sendonce.sql import steps
+from sendonce.sql.drivers.sqlite3 import missing_begin
+from sendonce.sql.statements import Database, Rows, Statement, Statements
 
 T = TypeVar("T")
 
 
-async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: bool = False) -> T:
+async def arun(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
     begin = None if reads else missing_begin(connection)
     async with connection.cursor() as cursor:
         cursor.row_factory = None
@@ -22,4 +22,4 @@ async def arun(connection: Any, plan: Callable[[Database], Steps[T]], *, reads: 
 
         if begin:
             await execute(begin)
-        return await statements.arun(plan("sqlite"), execute)
+        return await steps.arun(plan("sqlite"), execute)
