@@ -34,8 +34,8 @@ def get(url: str, *, method: str = "GET", accept: str = "*/*") -> Answer:
 
 def address_of(worker: Process) -> str:
     """Where it listens, when it says so."""
-    worker.says("listening on")
-    [found] = re.findall(r"listening on (http://\S+)", worker.said)
+    worker.says("serving metrics on")
+    [found] = re.findall(r"serving metrics on (http://\S+)", worker.said)
     return str(found)
 
 

@@ -97,7 +97,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         sealer=settings.sealer,
         alerts=settings.alerts,
         retention=settings.retention,
-        listen=settings.listen,
+        metrics=settings.metrics,
         tracebacks=settings.log.tracebacks,
         audit=settings.audit,
         auditing=partial(_walk, channels),

@@ -156,7 +156,7 @@ def test_a_worker_in_every_trouble_tells_no_secret(
     for to in (f"{echo}/shop/1", "mailto:ada@example.com", "nobody:serves", "https://127.0.0.1:1/"):
         given_due_delivery(sqlite, to=to, type="c.d", payload=payload)
     given_event(sqlite, type="a.b", payload=payload)
-    words = ["worker", "--config", f"{tmp_path}/sendonce.toml", "--verbose", "--listen", listen]
+    words = ["worker", "--config", f"{tmp_path}/sendonce.toml", "--verbose", "--metrics", listen]
     with sendonce(*words, database=sqlite.url, environment={"SENDONCE_DEBUG": "1"}) as process:
         tried = "select count(distinct delivery_id) from sendonce_attempts where outcome is not null"
         until(lambda: sqlite.one(tried) >= 4, "an attempt of each that somebody serves")

@@ -76,6 +76,7 @@ DELIVERY = "0123456789abcdef" * 50
             "unknown policy setting 'x'",
         ),
         (["subscriptions", "pause", "x"], "ids are whole numbers"),
+        (["worker", "--listen", "127.0.0.1:0"], "there is no option --listen; it is called --metrics now"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )

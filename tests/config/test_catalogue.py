@@ -70,7 +70,7 @@ def has_a_default() -> Callable[[str], bool]:
 def test_the_example_changes_nothing_nor_do_the_defaults_in_it(tmp_path: Path) -> None:
     for path in (written(tmp_path, lambda line: False), written(tmp_path, has_a_default())):
         settings, plain = load(path, {}), load(None, {})
-        for name in ("database", "worker", "policy", "retention", "alerts", "notify", "listen", "app", "mail"):
+        for name in ("database", "worker", "policy", "retention", "alerts", "notify", "metrics", "app", "mail"):
             assert getattr(settings, name) == getattr(plain, name), name
 
     assert path.read_text().count("\nlease = ") == 1
@@ -91,7 +91,7 @@ def test_the_whole_example_can_be_read(tmp_path: Path) -> None:
 
     settings = load(written(tmp_path, lambda line: bool(re.match(r"\[|(?!ca|certificate)\w+ = ", line))), environment)
 
-    assert settings.listen == ("127.0.0.1", 9464)
+    assert settings.metrics == ("127.0.0.1", 9464)
     assert settings.app == "shop.messages:channels"
     assert settings.worker.per_host == 20
     assert settings.webhook_secret == secret
@@ -113,6 +113,13 @@ def test_the_whole_example_can_be_read(tmp_path: Path) -> None:
 def test_a_variable_that_is_nearly_right_is_an_error(name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no variable {name}; do you mean {meant}\\?"):
         load(None, {name: "x"})
+
+
+def test_variable_that_was_renamed_is_refused_with_its_new_name() -> None:
+    with pytest.raises(
+        ConfigError, match="there is no variable SENDONCE_WORKER_LISTEN; it is called SENDONCE_WORKER_METRICS now"
+    ):
+        load(None, {"SENDONCE_WORKER_LISTEN": "127.0.0.1:9464"})
 
 
 @pytest.mark.parametrize("name", ["SENDONCE_TEST_POSTGRES", "SENDONCE_SHOP_TOKEN", "SENDONCE", "PATH"])

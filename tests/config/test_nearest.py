@@ -74,7 +74,7 @@ def test_variables_are_read_like_the_file() -> None:
         {
             "SENDONCE_WORKER_CONCURRENCY": "7",
             "SENDONCE_WORKER_NOTIFY": "Yes",
-            "SENDONCE_WORKER_LISTEN": "[::1]:9464",
+            "SENDONCE_WORKER_METRICS": "[::1]:9464",
             "SENDONCE_WORKER_APP": " ",
             "SENDONCE_DATABASE": "postgres://app@db/shop",
             "SENDONCE_DATABASE_LISTEN_URL": "postgresql://app@direct/shop",
@@ -84,7 +84,7 @@ def test_variables_are_read_like_the_file() -> None:
         },
     )
 
-    assert (settings.worker.concurrency, settings.notify, settings.listen) == (7, True, ("::1", 9464))
+    assert (settings.worker.concurrency, settings.notify, settings.metrics) == (7, True, ("::1", 9464))
     assert settings.app is None
     assert settings.database == "postgresql://app@db/shop"
     assert settings.listen_database == "postgresql://app@direct/shop"

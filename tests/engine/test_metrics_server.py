@@ -20,7 +20,7 @@ from sendonce.engine.door import MOST_VISITORS
 from sendonce.engine.metrics_server import Look
 from sendonce.engine.worker import CLAIMS
 from sendonce.errors import StoreBusy, StoreError
-from sendonce.observability.facts import Begun, Fact, Listening, Settled, Stopped
+from sendonce.observability.facts import Begun, Fact, ServingMetrics, Settled, Stopped
 from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, QUICK_CONFIG, Asked, Told, given_many, once, serving
 from tests.processes import until_async
@@ -40,7 +40,7 @@ class Running:
     def __init__(self, parts: Parts) -> None:
         self.facts: list[Fact] = []
         self.stop = asyncio.Event()
-        parts = replace(parts, emit=self.facts.append, listen=("127.0.0.1", 0))
+        parts = replace(parts, emit=self.facts.append, metrics=("127.0.0.1", 0))
         self.task = asyncio.create_task(daemon.run(parts, stop=self.stop))
 
     async def said(self, kind: type[Fact]) -> Any:
@@ -48,7 +48,7 @@ class Running:
         return self._of(kind)[0]
 
     async def ask(self, path: str, **options: Any) -> Answer:
-        address = (await self.said(Listening)).addresses[0]
+        address = (await self.said(ServingMetrics)).addresses[0]
         return await asyncio.to_thread(get, f"http://{address}{path}", **options)
 
     async def metrics(self) -> dict[str, float]:
@@ -317,7 +317,7 @@ async def test_hundreds_of_visitors_who_say_nothing_take_few_descriptors(
     monkeypatch.setattr(door, "VISIT_SECONDS", 600.0)
     given_many(sqlite, 30)
     async with running(sqlite, serving(Told(Delivered()))) as here:
-        host, port = (await here.said(Listening)).addresses[0].split(":")
+        host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
         before = len(os.listdir("/proc/self/fd"))
         with ExitStack() as visitors:
             shown_out = select.poll()
@@ -339,7 +339,7 @@ async def test_hundreds_of_visitors_who_say_nothing_take_few_descriptors(
 async def test_a_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "VISIT_SECONDS", 0.05)
     async with running(sqlite, serving(Told(Delivered()))) as here:
-        host, port = (await here.said(Listening)).addresses[0].split(":")
+        host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
 
@@ -350,7 +350,7 @@ async def test_a_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monk
 
 async def test_one_request_for_each_visit(sqlite: SqliteDatabase) -> None:
     async with running(sqlite, serving(Told(Delivered()))) as here:
-        host, port = (await here.said(Listening)).addresses[0].split(":")
+        host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
         answer = await asyncio.wait_for(reader.read(), 20)

@@ -47,7 +47,7 @@ def own_server() -> Iterator[Server]:
 
 
 def listener(database: Database, *options: str) -> Process:
-    return sendonce("worker", "--listen", "127.0.0.1:0", "--poll", "100ms", *options, database=url_of(database))
+    return sendonce("worker", "--metrics", "127.0.0.1:0", "--poll", "100ms", *options, database=url_of(database))
 
 
 def have_gauges(*addresses: str) -> list[bool]:
@@ -189,7 +189,7 @@ def test_a_port_that_is_taken_ends_it_with_a_sentence_before_any_work(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        ran = run("worker", "--until-idle", "--listen", place, env={"SENDONCE_DATABASE": sqlite.url})
+        ran = run("worker", "--until-idle", "--metrics", place, env={"SENDONCE_DATABASE": sqlite.url})
 
     assert ran.code == 1
     assert ran.err == f"sendonce: cannot listen on {place} (Address already in use); choose another address\n"
@@ -200,12 +200,12 @@ def test_a_port_that_is_taken_ends_it_with_a_sentence_before_any_work(
 @pytest.mark.parametrize("missing", ["prometheus_client", "aiohttp"])
 def test_without_the_extra_it_says_what_to_install(sqlite: SqliteDatabase, missing: str) -> None:
     ran = run(
-        missing, "worker", "--until-idle", "--listen", "127.0.0.1:0",
+        missing, "worker", "--until-idle", "--metrics", "127.0.0.1:0",
         env={"SENDONCE_DATABASE": sqlite.url}, program=("-c", WITHOUT),
     )  # fmt: skip
 
     assert ran.code == 1
-    assert ran.err == "sendonce: --listen needs: pip install 'sendonce[metrics]'\n"
+    assert ran.err == "sendonce: --metrics needs: pip install 'sendonce[metrics]'\n"
 
 
 def test_a_worker_that_does_not_listen_needs_no_metrics(sqlite: SqliteDatabase) -> None:

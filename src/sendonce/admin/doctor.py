@@ -179,7 +179,7 @@ def _retention(work: Work, limits: Limits) -> Diagnosis:
 
 
 ENCODING = "UTF8"
-# What a worker opens, with room for --notify and --listen.
+# What a worker opens, with room for --notify and --metrics.
 CONNECTIONS_EACH = 8
 HELD_DOUBTFUL, HELD_WRONG = timedelta(minutes=5), timedelta(hours=1)
 # So many dead rows, and this part of all, before a word is said; the same for what a table takes up in bytes.

@@ -1,12 +1,12 @@
 """sendonce worker: send what is due, until told to stop."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.parser import WrongUse
 from sendonce.cli.sending import add_sending, add_setting, channels_for, settings_for
-from sendonce.config.catalogue import TABLES
+from sendonce.config.catalogue import RENAMED, TABLES
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,8 +28,17 @@ def add(subparsers: "Subparsers") -> None:
     for setting in (*TABLES["worker"].values(), *of_database, *TABLES["log"].values()):
         if setting.key != "app":
             add_setting(parser, setting)
+    parser.add_argument("--listen", action=_Renamed, help=argparse.SUPPRESS)
     parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
     parser.add_argument("--verbose", action="store_true", help="also log every settled batch")
+
+
+class _Renamed(argparse.Action):
+    """An option that has another name now."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        name = self.option_strings[0]
+        parser.error(f"there is no option {name}; it is called {RENAMED[name]} now")
 
 
 def run(args: argparse.Namespace) -> int:

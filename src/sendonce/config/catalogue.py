@@ -11,6 +11,12 @@ from sendonce.errors import ConfigError
 POLICY_VARIABLE, POLICY_OPTION = "SENDONCE_POLICY", "--policy"
 # Those that are no settings: which file, who acts, a policy as JSON, and traces.
 OTHER_VARIABLES = ("SENDONCE_CONFIG", "SENDONCE_OPERATOR", POLICY_VARIABLE, "SENDONCE_DEBUG")
+# What keys, variables and options were called before: the old name is refused with the new one.
+RENAMED = {
+    "listen": "metrics",
+    "SENDONCE_WORKER_LISTEN": "SENDONCE_WORKER_METRICS",
+    "--listen": "--metrics",
+}
 
 SETTINGS: tuple[Setting, ...] = (*INSIDE, *OUTSIDE)
 TABLES = {
@@ -24,6 +30,8 @@ def check_variable(name: str) -> None:
     known = {each.environment for each in SETTINGS} | set(OTHER_VARIABLES)
     if not name.startswith(PREFIX) or name in known:
         return
+    if name in RENAMED:
+        raise ConfigError(f"there is no variable {name}; it is called {RENAMED[name]} now")
     renamed = [each.variable for each in SETTINGS if each.variable and each.systematic == name]
     without_table = [each.environment for each in SETTINGS if f"{PREFIX}{each.key}".upper() == name]
     # Without the beginning that all of them share, and nearer than usual: the name may be somebody's own.
@@ -36,6 +44,8 @@ def check_variable(name: str) -> None:
 
 def suggestion(word: str, known: Sequence[str]) -> str:
     """What was meant, or what there is."""
+    if RENAMED.get(word) in known:
+        return f"it is called {RENAMED[word]} now"
     if close := get_close_matches(word, known, n=1):
         return f"do you mean {close[0]}?"
     return f"there are: {', '.join(known)}"

@@ -92,11 +92,11 @@ INSIDE = (
         option="--notify",
     ),
     _worker(
-        "listen",
-        kinds.LISTENING,
+        "metrics",
+        kinds.ADDRESS,
         "Where to serve `/metrics`, `/livez` and `/readyz`, like `127.0.0.1:9464`; nowhere unless set.",
         part="",
-        option="--listen",
+        option="--metrics",
         example='"127.0.0.1:9464"',
     ),
     _worker(

@@ -162,7 +162,7 @@ def _database(value: object, source: Source) -> str:
         raise Wrong(f"cannot be used: {error}") from None
 
 
-def _listening(value: object, source: Source) -> tuple[str, int]:
+def _address(value: object, source: Source) -> tuple[str, int]:
     host, _, port = _text(value, source).strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
@@ -282,7 +282,5 @@ DATABASE = Kind(wanted=_SPELLINGS, read=_database, shown=_shown_address, is_secr
 FILE = Kind(wanted='{ file = "path" }', read=_file)
 HEADERS = Kind(wanted='names and values, like { X-Team = "shop" }', read=_headers, shown=_shown_names, is_secret=True)
 POLICY = Kind(wanted="settings of a policy, like { max_attempts = 5 }", read=_policy, shown=_shown_policy)
-LISTENING = Kind(
-    wanted="a host and a port, like 127.0.0.1:9464", read=_listening, shown=_shown_place, metavar="HOST:PORT"
-)
+ADDRESS = Kind(wanted="a host and a port, like 127.0.0.1:9464", read=_address, shown=_shown_place, metavar="HOST:PORT")
 APP = Kind(wanted="a module and a name in it, like shop.channels:channels", read=_app, metavar="MODULE:NAME")

@@ -55,7 +55,7 @@ def settings_of(everything: Everything) -> Settings:
     instance = everything.table("database").get("instance")
     config, policy = replace(_worker(worker), instance=instance), _policy(everything.table("policy"))
     check_timeout(config, policy)
-    ours = {key: worker.get(key) for key in ("notify", "listen", "app") if key in worker.given}
+    ours = {key: worker.get(key) for key in ("notify", "metrics", "app") if key in worker.given}
     return Settings(
         database=database_of(everything),
         listen_database=everything.table("database").get("listen_url"),

@@ -35,14 +35,14 @@ class MailSettings:
 class Settings:
     """Without a settings file it is what the environment says, and else the defaults.
 
-    `channel_policies` has, by scheme, what goes over a channel's own policy; `listen` is where metrics are served.
+    `channel_policies` has, by scheme, what goes over a channel's own policy; `metrics` is where they are served.
     """
 
     database: str = field(default=DEFAULT_DATABASE, repr=False)
     listen_database: str | None = field(default=None, repr=False)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     notify: bool = False
-    listen: tuple[str, int] | None = None
+    metrics: tuple[str, int] | None = None
     app: str | None = None
     policy: Policy = DEFAULT_POLICY
     channel_policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from sendonce.engine.health import Health
 from sendonce.engine.instance import check_instance
 from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
-from sendonce.engine.metrics_server import Address, Page, attended, listening
+from sendonce.engine.metrics_server import Address, Page, attended, serving
 from sendonce.engine.policies import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.worker import Worker
@@ -41,7 +41,7 @@ class Parts:
     """What a daemon is built from: how to open its store (twice: one per thread), and what it sends through.
 
     `sealer` opens the subscriptions' secrets; without `alerts` nobody is told of anything, without `retention`
-    everything is kept; at `listen` its metrics and its health are served; with `tracebacks` it is logged where own
+    everything is kept; at `metrics` its metrics and its health are served; with `tracebacks` it is logged where own
     channels raise; `auditing` makes the walk of the audits that `audit` wants.
     """
 
@@ -55,7 +55,7 @@ class Parts:
     sealer: SecretBox = field(default_factory=SecretBox)
     alerts: AlertSettings | None = None
     retention: RetentionSettings | None = None
-    listen: Address | None = None
+    metrics: Address | None = None
     tracebacks: bool = False
     audit: AuditSettings | None = None
     auditing: Walking | None = None
@@ -66,9 +66,9 @@ async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
     check_timeout(parts.config, parts.policy)
     check_descriptors(parts.config.concurrency)
     vitals, tallies = Health(), Counters(parts.version)
-    ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.listen else [])]
+    ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.metrics else [])]
     page = Page(vitals, tallies)
-    async with listening(parts.listen, page, parts.emit):
+    async with serving(parts.metrics, page, parts.emit):
         return await _work(replace(parts, emit=_heard(*ears)), vitals, page, stop)
 
 
@@ -80,7 +80,7 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
         await store.ready()
         worker_id = await store.register(
             name, parts.version, parts.config.concurrency,
-            is_listening=parts.listen is not None, serves=parts.channels.names,
+            is_listening=parts.metrics is not None, serves=parts.channels.names,
         )  # fmt: skip
         namespace = await store.namespace()
         memory = await _memory_of(parts, store, namespace)
@@ -89,7 +89,7 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
         engine = build_engine(
             store, parts.channels, policies, parts.config,
             worker_id=worker_id, namespace=namespace, emit=parts.emit, secret_box=parts.sealer, memory=memory,
-            name=name, doorbell=parts.doorbell, health=vitals, is_counted=bool(parts.listen),
+            name=name, doorbell=parts.doorbell, health=vitals, is_counted=bool(parts.metrics),
             on_settled=(incidents.note, *([alarm.note] if alarm else [])), on_expired=incidents.note,
             on_raise=incidents.raised,
         )  # fmt: skip
@@ -118,7 +118,7 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
                 *_upkeep(parts, store, policies, namespace, worker_id),
             ]
             async with background(*loops):
-                async with nullcontext() if parts.listen is None else _shown(parts, page, worker, worker_id):
+                async with nullcontext() if parts.metrics is None else _shown(parts, page, worker, worker_id):
                     stopped = await worker.run()
                 if alarm is not None and parts.config.until_idle:
                     await alarm.look()  # it may have ended before its first look

@@ -20,7 +20,7 @@ from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
 from sendonce.observability import metrics
 from sendonce.observability.counters import Counters
-from sendonce.observability.facts import Emit, Listening
+from sendonce.observability.facts import Emit, ServingMetrics
 from sendonce.observability.metrics import Measured, alone
 from sendonce.store.ports import Store
 from sendonce.store.upkeep import Stage
@@ -132,13 +132,13 @@ async def attended(
 
 
 @asynccontextmanager
-async def listening(address: Address | None, page: Page, emit: Emit) -> AsyncIterator[None]:
+async def serving(address: Address | None, page: Page, emit: Emit) -> AsyncIterator[None]:
     """Serve the page while the worker works; ConfigError, before anything else was done, when that cannot be."""
     if address is None:
         yield
         return
     if find_spec("aiohttp") is None or find_spec("prometheus_client") is None:
-        raise ConfigError("--listen needs: pip install 'sendonce[metrics]'")
+        raise ConfigError("--metrics needs: pip install 'sendonce[metrics]'")
     from aiohttp import web
 
     from sendonce.engine.door import BACKLOG, Door
@@ -151,7 +151,7 @@ async def listening(address: Address | None, page: Page, emit: Emit) -> AsyncIte
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigError(f"cannot listen on {_spelled(*address)} ({why}); choose another address") from None
-        emit(Listening(addresses=tuple(_spelled(host, port) for host, port, *_ in runner.addresses)))
+        emit(ServingMetrics(addresses=tuple(_spelled(host, port) for host, port, *_ in runner.addresses)))
         yield
     finally:
         await runner.cleanup()

@@ -20,7 +20,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class ServingMetrics:
     """The worker serves its metrics and its health."""
 
     addresses: tuple[str, ...]
@@ -299,7 +299,7 @@ class PruningFailed:
 
 Fact: TypeAlias = (
     Begun
-    | Listening
+    | ServingMetrics
     | Settled
     | Incident
     | MoreIncidents

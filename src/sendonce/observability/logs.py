@@ -26,7 +26,6 @@ from sendonce.observability.facts import (
     Fact,
     Incident,
     LeasesLost,
-    Listening,
     LossOver,
     MetricsFailed,
     MoreIncidents,
@@ -36,6 +35,7 @@ from sendonce.observability.facts import (
     PruningFailed,
     PruningLate,
     ServerChanged,
+    ServingMetrics,
     Settled,
     Stopped,
     Stopping,
@@ -97,7 +97,7 @@ def worded(fact: Fact) -> tuple[int, str]:
             return _settled(fact)
         case Incident() | MoreIncidents():
             return logging.INFO if fact.kind in _PASSING else logging.WARNING, _incident(fact)
-        case Begun() | Listening() | DatabaseBack() | Pruned() | Stopping() | Stopped():
+        case Begun() | ServingMetrics() | DatabaseBack() | Pruned() | Stopping() | Stopped():
             return logging.INFO, _news(fact)
         case CommitsLost() | LossOver() | OtherInstance() | ServerChanged() | Adopted():
             return _of_the_database(fact)
@@ -141,13 +141,13 @@ def _of_the_database(fact: CommitsLost | LossOver | OtherInstance | ServerChange
             assert_never(fact)
 
 
-def _news(fact: Begun | Listening | DatabaseBack | Pruned | Stopping | Stopped) -> str:
+def _news(fact: Begun | ServingMetrics | DatabaseBack | Pruned | Stopping | Stopped) -> str:
     match fact:
         case Begun():
             channels = ", ".join(fact.channels)
             return f"worker {fact.worker_id} ({fact.name}): {fact.concurrency} slots; channels: {channels}"
-        case Listening():
-            return f"listening on {', '.join(f'http://{each}' for each in fact.addresses)}"
+        case ServingMetrics():
+            return f"serving metrics on {', '.join(f'http://{each}' for each in fact.addresses)}"
         case DatabaseBack():
             return f"{fact.part}: the database is back after {format_duration(fact.after)}"
         case Pruned():
