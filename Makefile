@@ -2,6 +2,8 @@ PYTHON ?= python3
 # Most tests wait for others most of the time: servers, leases, workers.
 WORKERS ?= 4
 SEEDS ?= 2000
+# What `make coverage` runs: all suites, or those named.
+COVERED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +15,7 @@ TO_SERVE := $(VENV)/.ready-to-serve
 TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
-.PHONY: help run memos reviews webhooks test test-more quick check format pages bench soak clean
+.PHONY: help run memos reviews webhooks test test-more matrix coverage quick check format pages bench soak clean
 
 help: ## Say what can be made (this)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,11 +35,19 @@ webhooks: $(TO_SERVE) ## The webhook application
 test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-more: $(TO_DEVELOP) ## The full matrices: failover, poolers, other Pythons, the lowest versions
+test-more: $(TO_DEVELOP) ## The full matrices: failover, poolers, another Python, the lowest versions, more seeds
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "more and not soak"
 
+matrix: $(TO_DEVELOP) ## The suite on every Python that pyproject.toml names and this machine has
+	$(BIN)/python -m pytest -m matrix tests/pythons
+
+coverage: $(TO_DEVELOP) ## Branch coverage of all of `make test`, by package, and the parts that nothing reaches
+	rm -rf .coverage .coverage.* && $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(COVERED)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m tests.coverage
+
 quick: $(TO_DEVELOP) ## The domain and SQLite only, in seconds
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not more and not slow" -k "not postgres"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not more and not matrix and not slow" -k "not postgres"
 
 check: $(TO_DEVELOP) ## Format, lint, types, import contracts
 	$(BIN)/python -m ruff format --check $(SOURCES)
@@ -56,13 +66,12 @@ pages: $(TO_DEVELOP) ## Write the generated pages of docs again: conformance and
 bench: $(TO_DEVELOP) ## Measure, as ratios to the floors, in one run
 	$(BIN)/python -m benchmarks
 
-soak: $(TO_DEVELOP) ## Simulation, crashes and fuzzing for longer, then an hour of chaos: make soak SEEDS=23000
-	SENDONCE_FIGURES=1 SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak --timeout 0 --ignore tests/crash/test_chaos.py
-	SENDONCE_FIGURES=1 $(BIN)/python -m pytest -m soak --timeout 0 tests/crash/test_chaos.py
+soak: $(TO_DEVELOP) ## Hours of simulation, crashes, fuzzing and chaos on one commit; goes on where it was stopped
+	SEEDS=$(SEEDS) $(BIN)/python -m tests.soak
 	$(BIN)/python -m tests.guarantees.page
 
 clean: ## Remove the environment and the tools' caches
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .hypothesis .coverage .coverage.* .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # Written last, so that an environment whose making was interrupted is made again.
 $(VENV)/.made:

@@ -13,6 +13,8 @@ from tests.servers.binaries import binaries_of
 from tests.servers.postgres import Server, default_server, start
 from tests.servers.runs import Run, shared_server
 
+# What `make test` chooses.
+NORMALLY = "not soak and not more and not matrix"
 RUN = pytest.StashKey[Run]()
 SERVER_FIXTURES = {"postgres_server", "server_of"}
 
@@ -42,7 +44,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.option.markexpr == "not soak and not more":
+    if config.option.markexpr == NORMALLY:
         told = [report for each in terminalreporter.stats.values() for report in each]
         for line in over_budget(seconds_by_suite(each for each in told if isinstance(each, pytest.TestReport))):
             terminalreporter.write_line(line)

@@ -30,6 +30,13 @@ def found() -> dict[str, Path]:
     return {version: place for version, place in places.items() if place is not None}
 
 
+def farthest() -> str | None:
+    """The version found here that is farthest from the one that runs us."""
+    others = [each for each in found() if each != f"{sys.version_info.major}.{sys.version_info.minor}"]
+    minors = {each: abs(int(each.partition(".")[2]) - sys.version_info.minor) for each in others}
+    return max(minors, key=minors.__getitem__, default=None)
+
+
 def environment(version: str, python: Path) -> Path:
     """A Python with all that the tests need: made once for what the project wants, and kept between runs."""
     wanted = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes()

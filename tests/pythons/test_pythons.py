@@ -7,21 +7,25 @@ import sys
 import pytest
 
 from tests.processes import ROOT
-from tests.pythons.interpreters import environment, found, named
+from tests.pythons.interpreters import environment, farthest, found, named
 from tests.servers.accounts import FOLDER
 
 PARTS = ("tests/channels", "tests/domain", "tests/engine", "tests/outbox", "tests/store", "tests/testing")
 OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "VIRTUAL_ENV", FOLDER)
 
 
-def test_the_classifiers_name_what_is_run_and_this_python_is_one_of_them() -> None:
+def test_classifiers_name_the_python_that_runs_the_tests() -> None:
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in found()
 
 
-@pytest.mark.more
+@pytest.mark.matrix
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("version", found())
-def test_the_suite_passes_on(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "version",
+    # The one that runs us is what every other test is run by: `make test-more` takes the one farthest from it.
+    [pytest.param(each, marks=[pytest.mark.more] if each == farthest() else []) for each in found()],
+)
+def test_suite_passes_on_python(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that this machine has not are named: nothing is passed over in silence."""
     python = environment(version, found()[version])
     variables = {name: value for name, value in os.environ.items() if name not in OURS}

@@ -15,7 +15,7 @@ from tests.simulation.run import run
 
 SEEDS = int(os.environ.get("SEEDS") or 2000)
 CHUNK = 250
-CHUNKS = 12
+CHUNKS = 8
 # So many of them with every change; the rest in `make test-more`.
 ALWAYS = 2
 # A long run has about 180 crashes: `make soak SEEDS=23000` has a million.
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_doubled_behind_breakers() -> None:
 @pytest.mark.more
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_and_nothing_doubled_behind_breakers_for_long() -> None:
-    assert play(range(20, 200), profile="outages").failures == []
+    assert play(range(20, 100), profile="outages").failures == []
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -33,7 +33,7 @@ def test_both_databases_do_the_same_whatever_they_are_asked(follower: Follower) 
 @pytest.mark.more
 @pytest.mark.timeout(3600)
 def test_both_databases_do_the_same_whatever_they_are_asked_for_longer(follower: Follower) -> None:
-    hold(follower, examples=300, steps=60)
+    hold(follower, examples=100, steps=60)
 
 
 @pytest.mark.soak
