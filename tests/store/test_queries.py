@@ -24,15 +24,14 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "open_generations": {"open_generation"},
 }
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
-ONLY_POSTGRES = {"lock_deliveries", "lock_operation", "still_open"} | {
+ONLY_POSTGRES = {"lock_operation", "still_open"} | {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
     *("missing_rights", "strangers", "current_role", "server"),
 }
-# The writing parts of cancel and of what nobody serves, a step of doubt, the migrator's bookkeeping, the clock.
+# The writing parts of cancel and of what nobody serves, the migrator's bookkeeping, the clock.
 ONLY_SQLITE = {
     "add_cancelled",
     "add_unserved",
-    "last_of_step",
     "make_due",
     "has_meta",
     "newest_time",

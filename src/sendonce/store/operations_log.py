@@ -7,8 +7,10 @@ from sendonce.sql.steps import Steps, rows
 from sendonce.store.records import Acted
 
 
-def log(kind: str, operator: str, reason: str | None, ids: Sequence[int], *, subject: str) -> Steps[Acted]:
-    """Write one action: on these ids, or on what its subject names."""
+def log(
+    kind: str, operator: str, reason: str | None, ids: Sequence[int], *, subject: str, affected: int | None = None
+) -> Steps[Acted]:
+    """Write one action: on these ids, or on what its subject names, which are so many."""
     named = " ".join(str(each) for each in ids[:10]) + (" …" if len(ids) > 10 else "")
     [[operation_id]] = yield from rows(
         "log_operation",
@@ -16,7 +18,7 @@ def log(kind: str, operator: str, reason: str | None, ids: Sequence[int], *, sub
         operator=said(operator),
         reason=said(reason),
         subject=f"{subject} {named}".strip(),
-        affected=len(ids),
+        affected=len(ids) if affected is None else affected,
     )
     return Acted(ids=tuple(ids), operation_id=operation_id)
 

@@ -10,13 +10,16 @@ from sendonce.sql.steps import Steps
 from sendonce.store import alerts as alert_verbs
 from sendonce.store import erasure as erasure_verbs
 from sendonce.store import leases as lease_verbs
+from sendonce.store import losses as loss_verbs
 from sendonce.store import operations_log, verifying
 from sendonce.store import parking as parking_verbs
+from sendonce.store import reconciliation as reconciliation_verbs
 from sendonce.store import retention as retention_verbs
 from sendonce.store import secrets as secret_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
 from sendonce.store import workers as worker_verbs
+from sendonce.store.records import LossRow
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
@@ -135,6 +138,29 @@ class Verbs(ABC):
     events_of = reads(On.UPKEEP, erasure_verbs.events_of)
     facts_of = reads(On.UPKEEP, erasure_verbs.facts_of)
     erase = acts(On.UPKEEP, erasure_verbs.erase)
+
+    refusal = asks(On.CLAIMS, loss_verbs.refusal)
+    notice_loss = asks(On.CLAIMS, loss_verbs.notice_loss)
+    mark_loss = acts(On.CLAIMS, loss_verbs.mark_loss)
+    end_loss = asks(On.LEASES, loss_verbs.end_loss)
+    name_instance = acts(On.PEOPLE, loss_verbs.name_instance)
+    _disprove_loss = acts(On.RESULTS, loss_verbs.disprove_loss)
+    _undoubt = asks(On.RESULTS, loss_verbs.undoubt)
+
+    async def disprove_loss(self, *, operator: str, reason: str) -> LossRow | None:
+        """End the open loss because a person says that nothing was lost, with the doubt that it alone has raised."""
+        loss = await self._disprove_loss(operator=operator, reason=reason)
+        # In steps: what is interrupted stays in doubt, and is asked about.
+        while loss is not None and await self._undoubt(loss.id):
+            continue
+        return loss
+
+    doubt = acts(On.RESULTS, reconciliation_verbs.doubt)
+    log_doubt = asks(On.RESULTS, reconciliation_verbs.log_doubt)
+    attest = acts(On.PEOPLE, reconciliation_verbs.attest)
+    add_finding = acts(On.PEOPLE, reconciliation_verbs.add_finding)
+    left_alone = reads(On.PEOPLE, reconciliation_verbs.left_alone)
+    first_delivery_since = reads(On.PEOPLE, reconciliation_verbs.first_delivery_since)
 
     verify_facts = sees(On.PEOPLE, verifying.verify_facts)
     inspect = sees(On.PEOPLE, verifying.inspect)

@@ -14,12 +14,12 @@ from sendonce.sql.queries import array
 from sendonce.store import leases
 from sendonce.store.bulk import OperationRow
 from sendonce.store.evidence import Seen, evidence_of, intent_of
+from sendonce.store.losses import fence_values
 from sendonce.store.ports import Started
 from sendonce.store.postgres.bulk import take_step
 from sendonce.store.postgres.columns import columns_of
 from sendonce.store.postgres.journal import log_operation
 from sendonce.store.postgres.lanes import BadValue, Connection, Lane, Lanes, fetch
-from sendonce.store.postgres.losses import fence_values
 from sendonce.store.records import Acted
 
 PARK_LIMIT = 2000

@@ -12,7 +12,6 @@ from sendonce.store import workers as worker_verbs
 from sendonce.store.filters import Filter
 from sendonce.store.migrations import Backfill
 from sendonce.store.postgres.lanes import Lanes, carry_out
-from sendonce.store.postgres.losses import loss_of
 from sendonce.store.records import (
     ALIVE,
     COUNT_CAP,
@@ -25,6 +24,7 @@ from sendonce.store.records import (
     EventRow,
     FindingRow,
     LeaseRow,
+    LossRow,
     Status,
     StopRow,
     WorkerRow,
@@ -38,6 +38,8 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 _ALL = Filter(limit=WINDOW)
 Record = TypeVar("Record", EventRow, DeliveryRow, DeadLetterRow)
+
+_LOSS = ("id", "noticed_at", "noticed_by", "ended_at", "ended_by", "upto_id", "marked_id", "doubted")
 
 
 class Reading(Lanes):
@@ -63,7 +65,7 @@ class Reading(Lanes):
             rooms=known_served(rooms, served),
             alerts=tuple(each for each in alerts if each.is_raised),
             instance=await self.instance(),
-            loss=loss_of(loss[0]) if loss else None,
+            loss=LossRow(**dict(zip(_LOSS, loss[0], strict=True))) if loss else None,
             parked=sum(count for _, count in parked_by),
             parked_by=tuple(parked_by),
         )

@@ -7,7 +7,6 @@ from sendonce.store.migrations import available, check_version
 from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.correcting import Correcting
 from sendonce.store.postgres.leasing import Leasing
-from sendonce.store.postgres.losses import Losses
 from sendonce.store.postgres.migrator import PACKAGE, version_on
 from sendonce.store.postgres.operating import Operating
 from sendonce.store.postgres.orchestrating import Orchestrating
@@ -20,7 +19,7 @@ from sendonce.store.upkeep import Turn
 
 
 class PostgresStore(
-    Reconciling, Losses, Bulk, Correcting, Orchestrating, Leasing, Operating,
+    Reconciling, Bulk, Correcting, Orchestrating, Leasing, Operating,
     Requests, Undelivered, Verifying, Reading,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`."""

@@ -11,13 +11,13 @@ from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.sql.steps import Row
 from sendonce.store import leases
 from sendonce.store.bulk import OperationRow
+from sendonce.store.losses import refusal
 from sendonce.store.ports import Started
 from sendonce.store.records import Acted
 from sendonce.store.sqlite.bulk import take_step
 from sendonce.store.sqlite.holding import Holders, park, sendable
 from sendonce.store.sqlite.journal import log_operation
 from sendonce.store.sqlite.lanes import Lane, Transaction
-from sendonce.store.sqlite.losses import refusal
 from sendonce.store.sqlite.settling import settle
 from sendonce.store.sqlite.times import microseconds, moment
 
@@ -71,7 +71,7 @@ def claim_of(row: Row) -> Claim:
 def _start(
     transaction: Transaction, worker_id: int, limit: int, hold: timedelta, limits: Limits, fence: Fence
 ) -> Started:
-    if refused := refusal(transaction, fence):
+    if refused := transaction.carry_out(refusal(fence)):
         return Started(None, refused=refused)
     holders = Holders.now(transaction)
     # A limit below zero would be no limit at all.
@@ -98,7 +98,7 @@ def _start_waiting(
     fence: Fence,
     probes: Mapping[str, float],
 ) -> Started:
-    if refused := refusal(transaction, fence):
+    if refused := transaction.carry_out(refusal(fence)):
         return Started(None, refused=refused)
     holders = Holders.now(transaction)
     if holders.is_all_stopped:

@@ -11,7 +11,6 @@ from sendonce.store.sqlite.correcting import Correcting
 from sendonce.store.sqlite.files import MEMORY, parse_url
 from sendonce.store.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
 from sendonce.store.sqlite.leasing import Leasing
-from sendonce.store.sqlite.losses import Losses
 from sendonce.store.sqlite.migrator import apply_missing, schema_version
 from sendonce.store.sqlite.operating import Operating
 from sendonce.store.sqlite.orchestrating import Orchestrating
@@ -27,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class SqliteStore(
-    Orchestrating, Reconciling, Losses, Bulk, Correcting, Leasing, Operating,
+    Orchestrating, Reconciling, Bulk, Correcting, Leasing, Operating,
     Requests, Undelivered, Verifying, Reading, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""

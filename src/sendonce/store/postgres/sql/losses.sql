@@ -67,15 +67,12 @@ with w as materialized (
    order by d.id
    limit :limit
      for update
-),
-u as (
-  update sendonce_deliveries d
-     set in_doubt = false, doubted_by = null, not_before = null, updated_at = now(),
-         next_attempt_at = case when d.next_attempt_at = d.not_before then now() else d.next_attempt_at end
-   where d.id = any(array(select w.id from w))
-  returning d.id
 )
-select count(*) from u;
+update sendonce_deliveries d
+   set in_doubt = false, doubted_by = null, not_before = null, updated_at = now(),
+       next_attempt_at = case when d.next_attempt_at = d.not_before then now() else d.next_attempt_at end
+ where d.id = any(array(select w.id from w))
+returning d.id;
 
 -- name: open_loss
 select :(loss) from sendonce_losses l where l.ended_at is null;

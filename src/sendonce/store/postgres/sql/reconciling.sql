@@ -5,7 +5,7 @@ select s.id, s.policy
  where s.policy is not null and s.id = any(array(
          select d.subscription_id
            from (select id, subscription_id, status from sendonce_deliveries
-                  where id > :after and id <= :upto::bigint order by id limit :limit) d
+                  where id > :after and id <= :last::bigint order by id limit :limit) d
           where d.status not in ('Completed', 'DeadLettered')));
 
 -- name: doubt
@@ -14,30 +14,31 @@ select s.id, s.policy
 -- about at once. Whoever opened a generation had what was sent before sent again: that is not said of what it may have
 -- sent itself. What a person puts in doubt (no loss) is not a loss's alone.
 with w as materialized (
-  select id, status from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit
-),
-d as (
-  update sendonce_deliveries t
-     set in_doubt = true, updated_at = now(),
-         if_unsure = case when t.generation > 0
-                          then (select f.if_unsure from sendonce_deliveries f
-                                 where f.event_id = t.event_id and f.destination_hash = t.destination_hash
-                                   and f.generation = 0)
-                          else t.if_unsure end,
-         doubted_by = case when not t.in_doubt or :loss_id::bigint is null then :loss_id::bigint else t.doubted_by end,
-         (not_before, next_attempt_at) = (
-           select n.at,
-                  case when t.status <> 'InProgress'
-                        and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))
-                       then greatest(t.next_attempt_at, n.at) end
-             from (select greatest(t.not_before, now() + interval '1 second' * greatest(
-                            :wait::float8, (:waits::jsonb ->> t.subscription_id::text)::float8)) as at) n),
-         parked_on = case when split_part(t.parked_on, ':', 1) in ('stop', 'subscription') then t.parked_on end
-   where t.id = any(array(select w.id from w where w.status not in ('Completed', 'DeadLettered') order by w.id))
-     and t.status not in ('Completed', 'DeadLettered') and t.proven_at is null
-  returning t.id
+  select id, status from sendonce_deliveries where id > :after and id <= :last::bigint order by id limit :limit
 )
-select (select count(*) from d), (select max(w.id) from w);
+update sendonce_deliveries t
+   set in_doubt = true, updated_at = now(),
+       if_unsure = case when t.generation > 0
+                        then (select f.if_unsure from sendonce_deliveries f
+                               where f.event_id = t.event_id and f.destination_hash = t.destination_hash
+                                 and f.generation = 0)
+                        else t.if_unsure end,
+       doubted_by = case when not t.in_doubt or :loss_id::bigint is null then :loss_id::bigint else t.doubted_by end,
+       (not_before, next_attempt_at) = (
+         select n.at,
+                case when t.status <> 'InProgress'
+                      and (t.parked_on is null or split_part(t.parked_on, ':', 1) not in ('stop', 'subscription'))
+                     then greatest(t.next_attempt_at, n.at) end
+           from (select greatest(t.not_before, now() + interval '1 second' * greatest(
+                          :wait::float8, (:waits::jsonb ->> t.subscription_id::text)::float8)) as at) n),
+       parked_on = case when split_part(t.parked_on, ':', 1) in ('stop', 'subscription') then t.parked_on end
+ where t.id = any(array(select w.id from w where w.status not in ('Completed', 'DeadLettered') order by w.id))
+   and t.status not in ('Completed', 'DeadLettered') and t.proven_at is null
+returning t.id;
+
+-- name: last_of_step
+select max(d.id)
+  from (select id from sendonce_deliveries where id > :after and id <= :upto::bigint order by id limit :limit) d;
 
 -- name: letters_to_attest
 select id, delivery_id, closed_as from sendonce_dead_letters

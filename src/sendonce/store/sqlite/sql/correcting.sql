@@ -1,3 +1,6 @@
+-- name: lock_deliveries
+-- There is one writer.
+
 -- name: corrected_deliveries
 -- Which of these were corrected, so that another delivery goes instead; or erased, so that none may.
 select c.replaces, c.delivery_id

@@ -12,13 +12,16 @@ case when d.status = 'DeadLettered' then coalesce(
        then d.updated_at end) end
 
 -- name: fence
--- Whether the database has another name than the worker's settings say, no longer has the newest claim that the worker has
--- seen committed, and has lost commits before and is not ready yet.
-select exists (select 1 from sendonce_meta where name = 'instance' and value is not :instance),
-       :seen_lease is not null and not exists (
-         select 1 from sendonce_attempts
-          where delivery_id = :seen_delivery and attempt = :seen_attempt and lease_id = :seen_lease),
-       exists (select 1 from sendonce_losses where ended_at is null and marked_id < upto_id);
+-- The first that is so: the database has another name than the worker's settings say, no longer has the newest claim that
+-- the worker has seen committed, or has lost commits before and is not ready yet.
+select case
+         when exists (select 1 from sendonce_meta where name = 'instance' and value is not :instance) then 'other_instance'
+         when :seen_lease is not null and not exists (
+                select 1 from sendonce_attempts
+                 where delivery_id = :seen_delivery and attempt = :seen_attempt and lease_id = :seen_lease)
+         then 'commits_lost'
+         when exists (select 1 from sendonce_losses where ended_at is null and marked_id < upto_id) then 'unmarked'
+       end;
 
 -- name: notice_loss
 -- Once for all workers: whoever has noticed it since the claim that is missing has noticed that too. Where retention has
@@ -70,7 +73,8 @@ update sendonce_deliveries
    select id from sendonce_deliveries indexed by sendonce_deliveries_in_doubt
     where in_doubt = 1 and doubted_by = :loss_id and status in ('Pending', 'PendingRetry')
     order by id
-    limit :limit);
+    limit :limit)
+returning id;
 
 -- name: open_loss
 select :(loss) from sendonce_losses where ended_at is null;

@@ -28,7 +28,8 @@ update sendonce_deliveries as d
            from (select max(coalesce(d.not_before, 0), :now + cast(round(1e6 * max(
                           :wait, coalesce(:waits ->> ('$."' || d.subscription_id || '"'), :wait))) as integer)) as at) n),
        parked_on = case when substr(parked_on, 1, instr(parked_on, ':')) in ('stop:', 'subscription:') then parked_on end
- where id > :after and id <= :last and status not in ('Completed', 'DeadLettered') and proven_at is null;
+ where id > :after and id <= :last and status not in ('Completed', 'DeadLettered') and proven_at is null
+returning id;
 
 -- name: last_of_step
 select max(id) from (select id from sendonce_deliveries not indexed where id > :after and id <= :upto order by id limit :limit);

@@ -1,0 +1,116 @@
+"""What reconciliation writes and reads: deliveries in doubt, a person's attestation, and what is marked sent."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, clean
+from sendonce.errors import NotAllowed, NotFound
+from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.letters import check_all_closed
+from sendonce.store.losses import doubt_step
+from sendonce.store.operations_log import log, said
+from sendonce.store.records import ATTESTED, ROOM_CAP, Acted
+
+# A row's time is that of its transaction's beginning, and others may have got lower ids since.
+LONGEST_TRANSACTION = timedelta(hours=1)
+LAST = 2**63 - 1
+
+
+class _Letter(NamedTuple):
+    id: int
+    delivery_id: int
+    closed_as: str | None
+
+
+class _LeftAlone(NamedTuple):
+    amount: int
+    until: datetime | None
+
+
+class _Made(NamedTuple):
+    id: int
+    created_at: datetime
+
+
+def doubt(after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> Steps[tuple[int, int | None]]:
+    """Put up to `limit` open deliveries with ids above `after` in doubt, not due before `wait` is over.
+
+    Nor, unless it `is_exact`, before the longer wait of its subscription's own policy is. Returns how many were
+    changed, and the last id looked at; None when there are no more.
+    """
+    return (yield from doubt_step(after, LAST, limit, wait=wait, is_exact=is_exact))
+
+
+def log_doubt(*, operator: str, reason: str, affected: int) -> Steps[int]:
+    """Write into the operations log that a person has put open deliveries in doubt; the row's id."""
+    acted = yield from log("doubt", operator, reason, (), subject="open deliveries", affected=affected)
+    return acted.operation_id
+
+
+def attest(
+    dead_letter_ids: Sequence[int], *, operator: str, reason: str, notification_id: str | None = None
+) -> Steps[Acted]:
+    """Record that open dead letters were delivered, as a person says: the next generation of each, completed; its id.
+
+    The dead letters are closed as attested. NotAllowed, and nothing written, when one is not open.
+    """
+    ids = list(dict.fromkeys(dead_letter_ids))
+    deliveries = yield from _open_letters(ids)
+    yield from rows("lock_deliveries", delivery_ids=deliveries)
+    closed = yield from rows("close_attested", dead_letter_ids=ids, operator=said(operator))
+    check_all_closed("attest", ids, [row[0] for row in closed])
+    opened: list[int] = []
+    for delivery_id in deliveries:
+        [(new_id,)] = yield from rows("attest", delivery_id=delivery_id, notification_id=_named(notification_id))
+        yield from add_finding(new_id, kind=ATTESTED, details=f"{operator}: {reason}")
+        opened.append(new_id)
+    logged = yield from log("attest", operator, reason, ids, subject="dead letter")
+    return Acted(ids=tuple(opened), operation_id=logged.operation_id)
+
+
+def add_finding(delivery_id: int, *, kind: str, details: str, notification_id: str | None = None) -> Steps[bool]:
+    """Write what reconciliation found; False when the same was found of it before."""
+    found = yield from rows(
+        "add_finding",
+        delivery_id=delivery_id,
+        kind=clean(kind, CODE_LENGTH),
+        details=clean(details, MESSAGE_LENGTH),
+        notification_id=_named(notification_id),
+    )
+    return bool(found)
+
+
+def left_alone() -> Steps[tuple[int, datetime | None]]:
+    """Return how many deliveries in doubt may not be asked about yet (up to ROOM_CAP), and when all of these may be."""
+    [found] = yield from records(_LeftAlone, "left_alone", cap=ROOM_CAP)
+    return found.amount, found.until
+
+
+def first_delivery_since(since: datetime) -> Steps[int]:
+    """Return an id below which no delivery was made after `since`, found by halving."""
+    newest = yield from rows("delivery_window", before=LAST, window=1)
+    low, high = 1, newest[0][0] + 1 if newest else 1
+    while low < high:
+        middle = (low + high) // 2
+        found = yield from records(_Made, "delivery_from", id=middle)
+        if not found or found[0].created_at >= since - LONGEST_TRANSACTION:
+            high = middle
+        else:
+            low = found[0].id + 1
+    return low
+
+
+def _open_letters(ids: Sequence[int]) -> Steps[list[int]]:
+    """Return the deliveries of these dead letters, in their order."""
+    found = {each.id: each for each in (yield from records(_Letter, "letters_to_attest", dead_letter_ids=list(ids)))}
+    for each in ids:
+        if each not in found:
+            raise NotFound(f"there is no dead letter {each}")
+        if found[each].closed_as is not None:
+            raise NotAllowed(f"dead letter {each} was {found[each].closed_as} already")
+    return [found[each].delivery_id for each in ids]
+
+
+def _named(notification_id: str | None) -> str | None:
+    return None if notification_id is None else clean(notification_id, ID_LENGTH)
