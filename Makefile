@@ -59,8 +59,9 @@ format: $(TO_DEVELOP) ## Put the code into its format
 	$(BIN)/python -m ruff format $(SOURCES)
 	$(BIN)/python -m ruff check --fix $(SOURCES)
 
-pages: $(TO_DEVELOP) ## Write the generated pages of docs again: conformance and guarantees
+pages: $(TO_DEVELOP) ## Write the generated pages of docs again: conformance, guarantees, walks
 	$(BIN)/python -m tests.conformance.report
+	$(BIN)/python -m tests.docs.walks
 	$(BIN)/python -m tests.guarantees.page
 
 bench: $(TO_DEVELOP) ## Measure, as ratios to the floors, in one run

@@ -1,5 +1,6 @@
 """PostgreSQL servers for tests: made in a temporary folder, reached on 127.0.0.1, stopped by that folder."""
 
+import atexit
 import json
 import os
 import random
@@ -31,6 +32,15 @@ Mode = Literal["immediate", "fast"]
 
 SETTINGS = {"listen_addresses": "127.0.0.1", "shared_buffers": "128MB", "max_connections": "200"}
 CARELESS = {"fsync": "off", "full_page_writes": "off"}
+
+
+_CONNECTIONS: dict[str, psycopg.Connection] = {}
+
+
+@atexit.register
+def _close() -> None:
+    for connection in _CONNECTIONS.values():
+        connection.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +151,18 @@ class Server:
         _run(command, Path(self.folder), server_account())
 
     def _execute(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+        """Connecting takes as long as dropping a database, so one connection of this process stays open."""
+        connection = _CONNECTIONS.get(self.url)
+        if connection is None or connection.closed:
+            connection = _CONNECTIONS[self.url] = psycopg.connect(self.dsn(), autocommit=True)
+        try:
             connection.execute(statement)
+        except psycopg.OperationalError:
+            if not connection.broken:
+                raise
+            # The server was restarted since.
+            _CONNECTIONS[self.url] = psycopg.connect(self.dsn(), autocommit=True)
+            _CONNECTIONS[self.url].execute(statement)
 
 
 def start(bin_dir: Path, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> Server:
