@@ -108,7 +108,7 @@ def _walk(
     channels: Channels, store: Store, policies: Policies, namespace: str, keyring: CredentialsCache
 ) -> Callable[[datetime], AsyncIterator[audit.Report]]:
     """What checks what is marked sent, with what a worker has."""
-    means = audit.Means(channels=channels, namespace=namespace, policy_of=policies.of, credentials_of=keyring.of)
+    means = audit.Means(channels=channels, namespace=namespace, policy_at=policies.at, credentials_of=keyring.of)
     return lambda since: audit.audit(store, means, since=since)
 
 

@@ -85,7 +85,7 @@ async def test_what_surely_stays_inside_is_sent(client: HttpClient, path: str) -
 async def tried(channels: Channels, url: str, *, subscription_id: int | None, own: Credentials) -> Outcome:
     claim = a_claim(destination="subscription:7", address=url, payload="{}", subscription_id=subscription_id)
     attempting = AttemptRunner(channels, "here", _Keyring(own))
-    return (await attempting.attempt(claim, Policies().of(claim), lambda _: 5.0)).outcome
+    return (await attempting.attempt(claim, 1, Policies().of(claim), lambda _: 5.0)).outcome
 
 
 class _Keyring:

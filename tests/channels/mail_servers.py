@@ -14,6 +14,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from sendonce.channels.protocol import Message
 from sendonce.channels.smtp import SmtpChannel, SmtpSettings
 from sendonce.domain.emails import Email
+from sendonce.engine.attempt import message_of
 from tests.channels.troubles import HOST, authority, hang_up, raw_server, reset, server_context
 from tests.domain.values import a_claim
 
@@ -25,7 +26,7 @@ def mail_message(mail: Email | None = LETTER, **changes: object) -> Message:
     """A message for this mail; without one, for the event's payload."""
     address = "mailto:ada@example.com" if mail is None else mail.uri
     content = None if mail is None else mail.content()
-    return Message(a_claim(**{"destination": address, "address": address, "content": content} | changes), "here")
+    return message_of(a_claim(**{"destination": address, "address": address, "content": content} | changes), "here")
 
 
 def settings_for(port: int, **changes: Any) -> SmtpSettings:

@@ -4,6 +4,7 @@ import asyncio
 
 from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Message
+from sendonce.engine.attempt import message_of
 from tests.channels.troubles import Connected, read_request
 from tests.domain.values import a_claim
 
@@ -11,7 +12,7 @@ PAYLOAD = '{"memo": "Grüße"}'
 
 
 def message_to(url: str, *, credentials: Credentials = NONE, **changes: object) -> Message:
-    return Message(a_claim(destination=url, address=url, **{"payload": PAYLOAD, **changes}), "here", credentials)
+    return message_of(a_claim(destination=url, address=url, **{"payload": PAYLOAD, **changes}), "here", credentials)
 
 
 class Seen:

@@ -15,6 +15,7 @@ from sendonce.channels.apprise import POLICY, AppriseChannel, AppriseSettings, w
 from sendonce.channels.protocol import Asking, Channel, Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, Refused, Unknown
+from sendonce.engine.attempt import message_of
 from sendonce.errors import ConfigError
 from sendonce.store.ports import Store
 from tests.channels.contract import ChannelContract
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 def a_message(address: str = "sms:+41791234567", **changes: Any) -> Message:
     claim = a_claim(destination=address, address=address, **{"payload": '{"text": "Grüße"}', **changes})
-    return Message(claim, "here")
+    return message_of(claim, "here")
 
 
 @asynccontextmanager

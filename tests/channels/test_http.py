@@ -249,10 +249,14 @@ class TestSending:
         async with raw_server(seen.connected) as port:
             url = f"http://{HOST}:{port}/"
             channel = endpoint(HttpProfile(name="runner", url=url, **profile), client)
-            claim = message_to(
-                address_of, headers=event_headers, attempt=attempt, generation=generation
-            )._claim._replace(address=f"{url}dispatch")
-            message = Message(claim, "here", credentials or Credentials())
+            message = message_to(
+                address_of,
+                credentials=credentials or Credentials(),
+                headers=event_headers,
+                attempt=attempt,
+                generation=generation,
+            )
+            message.address = f"{url}dispatch"
             return seen, await channel.send(message, timeout=30)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from sendonce.channels.mail import Mail
-from sendonce.channels.protocol import Message
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Refused
+from sendonce.engine.attempt import message_of
 from tests.domain.values import a_claim
 
 SENDER = "Shop <shop@example.com>"
@@ -16,7 +16,7 @@ SENDER = "Shop <shop@example.com>"
 
 def mail_of(**changes: Any) -> Mail | Refused:
     claim = a_claim(destination="mailto:ada@example.com", address="mailto:ada@example.com", **changes)
-    return Mail.of(Message(claim, "here"), SENDER)
+    return Mail.of(message_of(claim, "here"), SENDER)
 
 
 def test_everything_that_an_email_has_arrives() -> None:

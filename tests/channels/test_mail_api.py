@@ -27,6 +27,7 @@ from sendonce.domain.outcomes import (
     Refused,
     Unknown,
 )
+from sendonce.engine.attempt import message_of
 from tests.channels.providers import SECRET, FakePostmark, FakeProvider, FakeResend, Trouble
 from tests.channels.sending import Seen
 from tests.channels.troubles import raw_server, running_out
@@ -40,7 +41,7 @@ OPEN = Guard.parse("127.0.0.0/8")
 
 def a_message(mail: Email = ADA, **changes: Any) -> Message:
     plain = {"content": mail.content(), "recorded_at": NOW - timedelta(minutes=5)}
-    return Message(a_claim(destination=mail.uri, address=mail.uri, **{**plain, **changes}), "here")
+    return message_of(a_claim(destination=mail.uri, address=mail.uri, **{**plain, **changes}), "here")
 
 
 def channel_of(fake: FakeProvider, guard: Guard = OPEN, *, secret: str = SECRET, url: str = "") -> MailApi:

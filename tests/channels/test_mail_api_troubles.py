@@ -10,6 +10,7 @@ from sendonce.channels.postmark import Postmark, PostmarkSettings
 from sendonce.channels.protocol import Channel, Message
 from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
+from sendonce.engine.attempt import message_of
 from tests.channels.contract import ChannelContract
 from tests.channels.http_troubles import place_in_trouble
 from tests.domain.values import a_claim
@@ -34,7 +35,7 @@ class ProviderContract(ChannelContract):
     async def in_trouble(self, trouble: str) -> AsyncIterator[tuple[Channel, Message]]:
         async with place_in_trouble(trouble) as place:
             client = HttpClient(Guard.parse("127.0.0.0/8"))
-            yield MailApi(self.provider(place.rstrip("/")), client, sender=SENDER), Message(CLAIM, "here")
+            yield MailApi(self.provider(place.rstrip("/")), client, sender=SENDER), message_of(CLAIM, "here")
             await client.close()
 
 

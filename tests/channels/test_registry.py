@@ -7,10 +7,11 @@ import pytest
 
 from sendonce.channels import Channels, Delivered, Found, LookUp, Message, Outcome
 from sendonce.channels.builtin import builtin
+from sendonce.engine.attempt import message_of
 from sendonce.errors import ConfigError
 from tests.domain.values import a_claim
 
-MESSAGE = Message(a_claim(), "here")
+MESSAGE = message_of(a_claim(), "here")
 
 
 class Sms:

@@ -80,8 +80,8 @@ async def test_a_receiver_verifies_what_a_worker_signs_before_during_and_after_a
         lease = (await store.start(1, 10, timedelta(seconds=30))).lease
         assert lease is not None
         # The answer was lost once: the same message comes again.
-        await attempting.attempt(lease.claims[0], DEFAULT_POLICY, lambda _: 5.0)
-        return (await attempting.attempt(lease.claims[0], DEFAULT_POLICY, lambda _: 5.0)).outcome
+        await attempting.attempt(lease.claims[0], lease.id, DEFAULT_POLICY, lambda _: 5.0)
+        return (await attempting.attempt(lease.claims[0], lease.id, DEFAULT_POLICY, lambda _: 5.0)).outcome
 
     page.secrets = [first]
     outcomes = [await deliver(1)]

@@ -52,12 +52,12 @@ def reconciler(
     policy: Policy = AT_ONCE,
     *,
     concurrency: int = 50,
-    keyring: CredentialStore | None = None,
+    credentials: CredentialStore | None = None,
 ) -> Reconciler:
     policies = Policies(policy, channels.settings())
     return Reconciler(
         Orchestrator(store, policies, channels), store, channels, policies,
-        namespace="here", worker_id=1, concurrency=concurrency, keyring=keyring,
+        namespace="here", worker_id=1, concurrency=concurrency, credentials=credentials,
     )  # fmt: skip
 
 

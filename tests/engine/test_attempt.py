@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from sendonce.domain.answers import HELD
-from sendonce.domain.attempts import Claim, Report, resolve
+from sendonce.domain.attempts import Claim, resolve
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.outcomes import (
     FOUND,
@@ -46,7 +46,7 @@ def claim_of(**changes: object) -> Claim:
 async def attempted(
     channel: Told, claim: Claim, policy: Policy = QUICK, *, seconds: float = 5.0
 ) -> tuple[Outcome, bool]:
-    attempted = await AttemptRunner(serving(channel), "here").attempt(claim, policy, lambda _: seconds)
+    attempted = await AttemptRunner(serving(channel), "here").attempt(claim, 1, policy, lambda _: seconds)
     return attempted.outcome, attempted.cleared
 
 
@@ -190,10 +190,10 @@ class TestInDoubt:
         channel = Asked(Delivered("n-1"), answers=[CannotTell("too_old")])
         attempting = AttemptRunner(serving(channel), "here")
 
-        told = await attempting.attempt(claim_of(in_doubt=True), HOLDING, lambda _: 5.0)
+        told = await attempting.attempt(claim_of(in_doubt=True), 1, HOLDING, lambda _: 5.0)
 
         assert (told.outcome, told.cannot_be_asked, channel.sent) == (HELD, True, [])
-        assert resolve(Report(claim_of(), 1, *told), HOLDING, can_look_up=True).decision.reason is ReasonClass.IN_DOUBT
+        assert resolve(told, HOLDING, can_look_up=True).decision.reason is ReasonClass.IN_DOUBT
 
     async def test_not_found_clears_the_doubt_and_sends(self) -> None:
         channel = Asked(Failed("503"), answers=[NotThere()])

@@ -13,7 +13,7 @@ from tests.engine.rig import QUICK, Asked, Told, serving
 
 async def sends(channel: Told, *, seconds: float = 5.0, **claim: object) -> int:
     one = a_claim(destination="test:a", address="test:a", **claim)
-    await AttemptRunner(serving(channel), "here").attempt(one, QUICK, lambda _: seconds)
+    await AttemptRunner(serving(channel), "here").attempt(one, 1, QUICK, lambda _: seconds)
     return len(channel.sent)
 
 

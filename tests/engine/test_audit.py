@@ -42,7 +42,7 @@ async def audited(
     destination: str | None = None,
     repair: Repair | None = None,
 ) -> Report:
-    means = Means(channels=channels, namespace="here", policy_of=Policies(policy, channels.settings()).of)
+    means = Means(channels=channels, namespace="here", policy_at=Policies(policy, channels.settings()).at)
     report = Report()
     since = database.now() - timedelta(days=2)
     async for report in audit(store, means, since=since, destination=destination, repair=repair):

@@ -38,7 +38,7 @@ DAILY = AuditSettings(audit_every=DAY)
 def auditing_on(
     store: Store, channels: Channels, facts: list[Fact], *, policy: Policy = AT_ONCE, worker_id: int = 1
 ) -> Auditing:
-    means = Means(channels=channels, namespace="here", policy_of=Policies(policy, channels.settings()).of)
+    means = Means(channels=channels, namespace="here", policy_at=Policies(policy, channels.settings()).at)
     return Auditing(store, DAILY, lambda since: audit(store, means, since=since), facts.append, worker_id=worker_id)
 
 

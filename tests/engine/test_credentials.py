@@ -10,9 +10,10 @@ import pytest
 from sendonce.admin.subscriptions import Secrets
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.signing import key_of, new_secret
+from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.engine import credentials as credentials_module
-from sendonce.engine.attempt import Attempted, AttemptRunner
+from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.sealing import SecretBox, Use, new_key
@@ -197,10 +198,10 @@ async def test_nothing_is_sent_unsigned_because_a_secret_could_not_be_read(sqlit
     claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
 
     without = AttemptRunner(serving(channel), "here", CredentialsCache(sqlite_store, SecretBox()))
-    refused = await without.attempt(claim, QUICK, lambda _: 5.0)
+    refused = await without.attempt(claim, 1, QUICK, lambda _: 5.0)
     sent_before = list(channel.sent)
     having = AttemptRunner(serving(channel), "here", CredentialsCache(sqlite_store, SEALER))
-    sent = await having.attempt(claim, QUICK, lambda _: 5.0)
+    sent = await having.attempt(claim, 1, QUICK, lambda _: 5.0)
 
     assert isinstance(refused.outcome, Deferred)
     assert sent_before == []
@@ -214,12 +215,12 @@ COPY = (
 )
 
 
-async def attempted(store: Store, subscription_id: int) -> tuple[Attempted, Told]:
+async def attempted(store: Store, subscription_id: int) -> tuple[Report, Told]:
     """One attempt for it by a worker that has the key, and the channel it went through."""
     channel = Told(Delivered("n-1"))
     claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
     attempting = AttemptRunner(serving(channel), "here", CredentialsCache(store, SEALER))
-    return await attempting.attempt(claim, QUICK, lambda _: 5.0), channel
+    return await attempting.attempt(claim, 1, QUICK, lambda _: 5.0), channel
 
 
 @pytest.mark.parametrize("kind", KINDS)

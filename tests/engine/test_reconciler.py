@@ -238,9 +238,9 @@ async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, sto
         async def of(self, subscription_id: int) -> Credentials | Deferred:
             return Credentials(bearer="b")
 
-    assert (await reconciler(store, serving(channel), keyring=Locked()).run(lambda asked: None)).unanswered == 1
+    assert (await reconciler(store, serving(channel), credentials=Locked()).run(lambda asked: None)).unanswered == 1
     assert channel.asked == []
-    assert (await reconciler(store, serving(channel), keyring=Open()).run(lambda asked: None)).unanswered == 0
+    assert (await reconciler(store, serving(channel), credentials=Open()).run(lambda asked: None)).unanswered == 0
     assert [message.credentials.bearer for message in channel.asked] == ["b"]
 
 

@@ -19,9 +19,8 @@ from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed, Outcome
-from sendonce.domain.tokens import provider_token
 from sendonce.engine import attempt, parking, send_pool
-from sendonce.engine.attempt import Attempted, AttemptRunner, Known
+from sendonce.engine.attempt import AttemptRunner, LookedUp
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.store.evidence import evidence_of
@@ -133,11 +132,11 @@ def marks_before_it_sends() -> Patch:
     """It is reported as delivered, and sent after that."""
     real = AttemptRunner.attempt
 
-    async def attempt(self: AttemptRunner, claim: Claim, *args: Any) -> Attempted:
+    async def attempt(self: AttemptRunner, claim: Claim, lease_id: int, *args: Any) -> Report:
         if claim.in_doubt or claim.is_proven:
             return await real(self, claim, *args)
-        asyncio.create_task(real(self, claim, *args))  # noqa: RUF006
-        return Attempted(Delivered("marked"))
+        asyncio.create_task(real(self, claim, lease_id, *args))  # noqa: RUF006
+        return Report(claim, lease_id, Delivered("marked"))
 
     return patch.object(AttemptRunner, "attempt", attempt)
 
@@ -146,10 +145,10 @@ def marks_before_it_sends() -> Patch:
 def skips_the_look_up() -> Patch:
     """What may have been sent is sent again without asking."""
 
-    async def ask(*args: Any) -> Known:
-        return Known(None)
+    async def ask(*args: Any) -> LookedUp:
+        return LookedUp()
 
-    return patch.object(attempt, "ask", ask)
+    return patch.object(attempt, "_ask", ask)
 
 
 @fault("doubt_is_sticky", within=190)
@@ -169,12 +168,12 @@ def forgets_doubt_after_a_failure() -> Patch:
 def requeues_with_a_new_token() -> Patch:
     """Each generation has a token of its own."""
 
-    def token(self: Message) -> str:
-        claim = self._claim
-        key = f"{claim.key}/{claim.generation}"
-        return provider_token("", claim.tenant, claim.type, key, claim.destination, claim.corrections)
+    real = attempt.message_of
 
-    return patch.object(Message, "token", property(token))
+    def message(claim: Claim, namespace: str, *args: Any) -> Message:
+        return real(claim, f"{namespace}/{claim.generation}", *args)
+
+    return patch.object(attempt, "message_of", message)
 
 
 @fault("everything_comes_to_an_end", within=20)
@@ -314,7 +313,7 @@ def sends_what_is_to_be_held() -> Patch:
     def planted() -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(patch.object(decide, "_is_held", lambda *args: False))
-            stack.enter_context(patch.object(attempt, "_unsure", lambda *args: Known(None, cannot_be_asked=True)))
+            stack.enter_context(patch.object(attempt, "_unsure", lambda *args: LookedUp(cannot_be_asked=True)))
             yield
 
     return planted()
@@ -389,10 +388,10 @@ def opens_breakers_for_longer_without_a_probe() -> Patch:
 @fault("subscriptions_are_signed", within=50)
 def sends_unsigned_when_the_secret_cannot_be_read() -> Patch:
     """Without its secret it goes out unsigned."""
-    real = AttemptRunner._credentials
+    real = AttemptRunner._credentials_of
 
     async def credentials(self: AttemptRunner, claim: Claim) -> Any:
         found = await real(self, claim)
         return NONE if isinstance(found, Deferred) else found
 
-    return patch.object(AttemptRunner, "_credentials", credentials)
+    return patch.object(AttemptRunner, "_credentials_of", credentials)

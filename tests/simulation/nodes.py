@@ -108,7 +108,7 @@ class Reconciling:
             reconciler = Reconciler(
                 Orchestrator(store, policies, channels), store, channels, policies,
                 namespace=await store.namespace(), worker_id=await store.register(self.process.name, "1", 4),
-                keyring=CredentialsCache(store, SecretBox()),
+                credentials=CredentialsCache(store, SecretBox()),
             )  # fmt: skip
             await reconciler.run(lambda asked: None)
         except StoreBusy:

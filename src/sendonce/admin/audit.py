@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from sendonce.admin.desk import Desk
 from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.faults import named
-from sendonce.channels.protocol import Asking, Message, memory_of
+from sendonce.channels.protocol import Asking, Message, look_up, memory_of
 from sendonce.channels.registry import Channels
-from sendonce.domain.attempts import Claim
 from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotThere
 from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed
@@ -67,7 +65,7 @@ class Means:
 
     channels: Channels
     namespace: str
-    policy_of: Callable[[Claim], Policy]
+    policy_at: Callable[[str, str | None, bool], Policy]
     credentials_of: Callable[[int], Awaitable[Credentials | Deferred]] | None = None
 
 
@@ -165,14 +163,12 @@ class _Checking:
     async def _one(self, delivery: DeliveryRow) -> Checked:
         async with self._slots:
             subscription = await self._subscription(delivery.subscription_id)
-            channel = self._means.channels.find_asking(
-                subscription.destination if subscription else delivery.destination,
-                is_subscription=delivery.subscription_id is not None,
-            )
+            address = subscription.destination if subscription else delivery.destination
+            is_subscription = delivery.subscription_id is not None
+            channel = self._means.channels.find_asking(address, is_subscription=is_subscription)
             if channel is None:
                 return Checked(delivery, Check.CANNOT_BE_ASKED)
-            claim = await self._claim(delivery, subscription)
-            policy = self._means.policy_of(claim)
+            policy = self._means.policy_at(address, subscription.policy if subscription else None, is_subscription)
             now = self._now + timedelta(seconds=time.monotonic() - self._begun)
             age = now - (delivery.notified_at or delivery.updated_at)
             memory = memory_of(channel)
@@ -180,53 +176,38 @@ class _Checking:
                 return Checked(delivery, Check.TOO_FRESH)
             if memory is not None and age > memory * SAFE_PART_OF_MEMORY:
                 return Checked(delivery, Check.TOO_OLD if delivery.notification_id else Check.NO_PROVIDER_ID)
-            return _judged(delivery, await self._answer(claim, channel, policy))
+            return _judged(delivery, await self._answer(delivery, address, channel, policy))
 
-    async def _answer(self, claim: Claim, channel: Asking, policy: Policy) -> LookUp:
+    async def _answer(self, delivery: DeliveryRow, address: str, channel: Asking, policy: Policy) -> LookUp:
         credentials: Credentials | Deferred = NONE
-        if claim.subscription_id is not None and self._means.credentials_of is not None:
-            credentials = await self._means.credentials_of(claim.subscription_id)
+        if delivery.subscription_id is not None and self._means.credentials_of is not None:
+            credentials = await self._means.credentials_of(delivery.subscription_id)
         if isinstance(credentials, Deferred):
             return NoAnswer(credentials.code, credentials.message)
-        seconds = policy.timeout.total_seconds()
-        try:
-            async with asyncio.timeout(seconds + 1):
-                return await channel.look_up(Message(claim, self._means.namespace, credentials), timeout=seconds)
-        except TimeoutError:
-            return NoAnswer("look_up_timeout")
-        except Exception as error:  # a channel's own fault; its text may hold what is secret
-            return NoAnswer("channel_error", named(error))
+        message = await self._message(delivery, address, credentials)
+        return await look_up(channel, message, policy.timeout.total_seconds())
 
-    async def _claim(self, delivery: DeliveryRow, subscription: SubscriptionRow | None) -> Claim:
-        """The delivery as a channel sees it, without its content: that is not needed to ask, and may be gone."""
+    async def _message(self, delivery: DeliveryRow, address: str, credentials: Credentials) -> Message:
+        """Return what was sent, without its content: that is not needed to ask, and may be gone."""
         event = await self._desk.event(delivery.event_id)
-        return Claim(
-            delivery_id=delivery.id,
-            attempt=delivery.attempt_count,
-            event_id=delivery.event_id,
-            tenant=delivery.tenant,
+        return Message(
+            address=address,
+            body="",
             type=delivery.type,
             key=delivery.key,
-            destination=delivery.destination,
-            address=subscription.destination if subscription else delivery.destination,
-            payload=None,
-            content=None,
-            headers=None,
+            recorded_at=event.created_at if event else delivery.created_at,
+            tenant=delivery.tenant,
             subject=event.subject if event else None,
             version=event.version if event else None,
-            recorded_at=event.created_at if event else delivery.created_at,
-            subscription_id=delivery.subscription_id,
-            subscription_state=subscription.state if subscription else None,
-            policy=subscription.policy if subscription else None,
-            if_unsure=delivery.if_unsure,
-            attempt_count=delivery.attempt_count,
-            deferred_count=delivery.deferred_count,
-            corrections=delivery.corrections,
-            generation=delivery.generation,
-            in_doubt=delivery.in_doubt,
-            is_proven=False,
+            attempt=delivery.attempt_count,
+            delivery_id=delivery.id,
+            event_id=delivery.event_id,
+            is_for_subscription=delivery.subscription_id is not None,
             notification_id=delivery.notification_id,
-            seconds_left=None,
+            credentials=credentials,
+            namespace=self._means.namespace,
+            destination=delivery.destination,
+            corrections=delivery.corrections,
         )
 
     async def _subscription(self, subscription_id: int | None) -> SubscriptionRow | None:

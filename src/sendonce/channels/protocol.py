@@ -1,98 +1,52 @@
 """What a channel is: one method that tries once and tells the truth, and optionally one that asks."""
 
+import asyncio
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from sendonce.channels.credentials import NONE, Credentials
-from sendonce.domain.attempts import Claim
-from sendonce.domain.outcomes import LookUp, Outcome
+from sendonce.channels.faults import named
+from sendonce.domain.answers import LOOK_UP_FAILED, LOOK_UP_LATE
+from sendonce.domain.outcomes import LookUp, NoAnswer, Outcome
 from sendonce.domain.tokens import provider_token
 
 
+# Not frozen: one is made for every attempt, and checking each field for that costs three times as much.
+@dataclass(slots=True, kw_only=True, repr=False)
 class Message:
-    """What is sent: the same for every attempt of one delivery, but for `attempt`."""
+    """What a channel sends: the same for every attempt of one delivery, except for `attempt`.
 
-    __slots__ = ("_claim", "_namespace", "credentials")
+    `address` is the URI to reach; `body` is the destination's own content where it brought some (an Email, then
+    `has_content`), else the event's payload (JSON). `headers` are the event's, as a JSON object. `notification_id` is
+    the receiver's id from an earlier attempt, if one is known. `is_for_subscription`: a tenant chose the address.
+    `namespace`, `destination` (as it was recorded) and `corrections` are what the token is made of, beside the intent.
+    """
 
-    def __init__(self, claim: Claim, namespace: str, credentials: Credentials = NONE) -> None:
-        self._claim = claim
-        self._namespace = namespace
-        self.credentials = credentials
+    address: str
+    body: str
+    type: str
+    key: str
+    recorded_at: datetime
+    tenant: str = ""
+    has_content: bool = False
+    headers: str | None = None
+    subject: str | None = None
+    version: int | None = None
+    attempt: int = 1
+    delivery_id: int = 0
+    event_id: int = 0
+    is_for_subscription: bool = False
+    notification_id: str | None = None
+    credentials: Credentials = NONE
+    namespace: str = ""
+    destination: str = ""
+    corrections: int = 0
 
     @property
     def token(self) -> str:
-        """The idempotency token for the other side: the same for every attempt, requeue and restore."""
-        claim = self._claim
-        return provider_token(
-            self._namespace, claim.tenant, claim.type, claim.key, claim.destination, claim.corrections
-        )
-
-    @property
-    def address(self) -> str:
-        """The URI to reach."""
-        return self._claim.address
-
-    @property
-    def body(self) -> str:
-        """What to send: the destination's own content, or the event's payload (JSON)."""
-        claim = self._claim
-        return (claim.payload or "") if claim.content is None else claim.content
-
-    @property
-    def has_content(self) -> bool:
-        """True when the destination brought its own content (an Email), so that `body` is not the payload."""
-        return self._claim.content is not None
-
-    @property
-    def delivery_id(self) -> int:
-        return self._claim.delivery_id
-
-    @property
-    def event_id(self) -> int:
-        return self._claim.event_id
-
-    @property
-    def is_for_subscription(self) -> bool:
-        """True when a subscription's address is reached: a tenant chose it."""
-        return self._claim.subscription_id is not None
-
-    @property
-    def attempt(self) -> int:
-        return self._claim.attempt
-
-    @property
-    def tenant(self) -> str:
-        return self._claim.tenant
-
-    @property
-    def type(self) -> str:
-        return self._claim.type
-
-    @property
-    def key(self) -> str:
-        return self._claim.key
-
-    @property
-    def subject(self) -> str | None:
-        return self._claim.subject
-
-    @property
-    def version(self) -> int | None:
-        return self._claim.version
-
-    @property
-    def headers(self) -> str | None:
-        """The event's headers as a JSON object."""
-        return self._claim.headers
-
-    @property
-    def recorded_at(self) -> datetime:
-        return self._claim.recorded_at
-
-    @property
-    def notification_id(self) -> str | None:
-        """The provider's id from an earlier attempt, if one is known."""
-        return self._claim.notification_id
+        """The idempotency token for the receiver: the same for every attempt, requeue and restore."""
+        return provider_token(self.namespace, self.tenant, self.type, self.key, self.destination, self.corrections)
 
 
 class Channel(Protocol):
@@ -125,3 +79,14 @@ def memory_of(channel: Asking) -> timedelta | None:
     """For how long the other side can be asked about a message; None for ever."""
     remembers = getattr(channel, "remembers", None)
     return remembers if isinstance(remembers, timedelta) else None
+
+
+async def look_up(channel: Asking, message: Message, seconds: float) -> LookUp:
+    """Ask a receiver once. A channel that raises, or does not answer in time, is NoAnswer."""
+    try:
+        async with asyncio.timeout(seconds + 1):  # whatever the channel makes of the time it is given
+            return await channel.look_up(message, timeout=seconds)
+    except TimeoutError:
+        return NoAnswer(LOOK_UP_LATE.code, LOOK_UP_LATE.message, fault=LOOK_UP_LATE.fault)
+    except Exception as error:  # a channel's own fault; its text may hold what is secret
+        return NoAnswer(LOOK_UP_FAILED.code, named(error), fault=LOOK_UP_FAILED.fault)

@@ -53,7 +53,7 @@ async def _audit(means: Means, args: argparse.Namespace) -> "Report":
     through = audit.Means(
         channels=means.channels,
         namespace=await means.store.namespace(),
-        policy_of=means.policies.of,
+        policy_at=means.policies.at,
         credentials_of=means.keyring.of,
     )
     report = audit.Report()

@@ -97,7 +97,7 @@ async def _ask(means: Means, on_asked: "Callable[[Asked], None]") -> "tuple[Reco
     worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
     reconciler = Reconciler(
         Orchestrator(store, means.policies, means.channels), store, means.channels, means.policies,
-        namespace=await store.namespace(), worker_id=worker_id, keyring=means.keyring,
+        namespace=await store.namespace(), worker_id=worker_id, credentials=means.keyring,
         instance=means.instance,
     )  # fmt: skip
     try:

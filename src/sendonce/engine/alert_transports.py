@@ -12,7 +12,6 @@ from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Channel, Message
 from sendonce.channels.registry import Channels
 from sendonce.channels.signing import key_of
-from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Accepted, Delivered, Refused
@@ -37,6 +36,9 @@ class Notice:
     def state(self) -> str:
         return "over" if self.is_over else "raised"
 
+    def as_json(self) -> str:
+        return json.dumps({"alert": self.name, "state": self.state, "message": self.message, "at": self.at.isoformat()})
+
 
 @dataclass(frozen=True, slots=True)
 class Untold:
@@ -60,7 +62,19 @@ class AlertTransport:
 
     async def tell(self, notice: Notice, attempt: int) -> Untold | None:
         """Send it once. Never raises: whatever happens here must not reach the worker."""
-        message = Message(_claim(notice, self._address, attempt), self._namespace, self._credentials)
+        is_mail = scheme_of(self._address) == "mailto"
+        message = Message(
+            address=self._address,
+            body=_mail(notice, self._address) if is_mail else notice.as_json(),
+            has_content=is_mail,
+            type=TYPE,
+            key=f"{notice.name}/{notice.state}/{notice.at.isoformat()}",
+            recorded_at=notice.at,
+            attempt=attempt,
+            credentials=self._credentials,
+            namespace=self._namespace,
+            destination=self._address,
+        )
         try:
             async with asyncio.timeout(SECONDS + 1):
                 outcome = await self._channel.send(message, timeout=SECONDS)
@@ -86,39 +100,6 @@ def transports_of(settings: AlertSettings, channels: Channels, namespace: str) -
                 raise ConfigError(f"[alerts] {way}: this worker has no channel for {scheme}:; {_CHANNEL[way]}")
             sinks.append(AlertTransport(way, address, channel, namespace, credentials))
     return sinks
-
-
-def _claim(notice: Notice, address: str, attempt: int) -> Claim:
-    """A message that is no delivery: its token is made from what it says and when."""
-    parts = {"alert": notice.name, "state": notice.state, "message": notice.message, "at": notice.at.isoformat()}
-    return Claim(
-        delivery_id=0,
-        attempt=attempt,
-        event_id=0,
-        tenant="",
-        type=TYPE,
-        key=f"{notice.name}/{notice.state}/{notice.at.isoformat()}",
-        destination=address,
-        address=address,
-        payload=json.dumps(parts),
-        content=_mail(notice, address) if scheme_of(address) == "mailto" else None,
-        headers=None,
-        subject=None,
-        version=None,
-        recorded_at=notice.at,
-        subscription_id=None,
-        subscription_state=None,
-        policy=None,
-        if_unsure=None,
-        attempt_count=attempt,
-        deferred_count=0,
-        corrections=0,
-        generation=0,
-        in_doubt=False,
-        is_proven=False,
-        notification_id=None,
-        seconds_left=None,
-    )
 
 
 def _mail(notice: Notice, address: str) -> str:

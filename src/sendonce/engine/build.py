@@ -57,7 +57,7 @@ def build_engine(
     worker = Worker(
         orchestrator, store, channels, policies, book, config,
         worker_id=worker_id, namespace=namespace, emit=emit, doorbell=doorbell, rooms=store,
-        keyring=CredentialsCache(store, secret_box or SecretBox()), on_settled=(gone.note, *on_settled),
+        credentials=CredentialsCache(store, secret_box or SecretBox()), on_settled=(gone.note, *on_settled),
         on_raise=on_raise, vitals=health, is_counted=is_counted, memory=memory, name=name,
     )  # fmt: skip
     keeper_on = partial(

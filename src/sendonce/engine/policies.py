@@ -32,7 +32,12 @@ class Policies:
         return max(doubt_wait(each, LEASE_EXPIRED.code, was_in_doubt=True) for each in policies)
 
     def of(self, claim: Claim) -> Policy:
-        key = (self._serving.of(claim.address, is_subscription=claim.subscription_id is not None), claim.policy)
+        """Return the policy of a claim."""
+        return self.at(claim.address, claim.policy, claim.subscription_id is not None)
+
+    def at(self, address: str, settings: str | None, is_subscription: bool) -> Policy:
+        """Return the policy of what goes to this address, overridden by a subscription's own settings."""
+        key = (self._serving.of(address, is_subscription=is_subscription), settings)
         found = self._resolved.get(key)
         if found is None:
             if len(self._resolved) >= 10_000:

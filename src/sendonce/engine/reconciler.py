@@ -8,16 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.faults import named
-from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.answers import (
     HANDED_BACK,
     LEFT,
-    LOOK_UP_FAILED,
-    LOOK_UP_LATE,
-    NO_CHANNEL,
     NOT_FOUND,
 )
 from sendonce.domain.attempts import (
@@ -33,10 +27,8 @@ from sendonce.domain.attempts import (
 )
 from sendonce.domain.decide import Decision
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.destinations import scheme_of
-from sendonce.domain.outcomes import Deferred, Delivered
-from sendonce.domain.policies import Policy
-from sendonce.engine.attempt import CredentialStore, Known, ask
+from sendonce.domain.outcomes import Deferred
+from sendonce.engine.attempt import AttemptRunner, CredentialStore
 from sendonce.engine.fleet import Fleet
 from sendonce.engine.held_leases import lease_time
 from sendonce.engine.instance import check_instance
@@ -100,16 +92,14 @@ class Reconciler:
 
     def __init__(
         self, orchestrator: Orchestrator, store: ReconcilerStore, channels: Channels, policies: Policies,
-        *, namespace: str, worker_id: int, keyring: CredentialStore | None = None, concurrency: int = CONCURRENCY,
+        *, namespace: str, worker_id: int, credentials: CredentialStore | None = None, concurrency: int = CONCURRENCY,
         instance: str | None = None,
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._store = store
-        self._channels = channels
         self._policies = policies
-        self._namespace = namespace
+        self._runner = AttemptRunner(channels, namespace, credentials)
         self._worker_id = worker_id
-        self._keyring = keyring
         self._concurrency = concurrency
         self._fence = Fence(instance)
         self._fleet = Fleet(store, channels, worker_id)
@@ -170,43 +160,12 @@ class Reconciler:
 
     async def _ask(self, claim: Claim, lease: Lease, good_until: float) -> Report:
         policy = self._policies.of(claim)
-        try:
-            # Whatever the channel makes of the time it is given.
-            async with asyncio.timeout(min(policy.timeout.total_seconds() + 1, good_until - lease_time())):
-                known = await self._known(claim, policy, good_until)
-                if known.cleared:
-                    known = known._replace(answer=known.answer or NOT_FOUND)
-        except TimeoutError:
-            known = Known(LOOK_UP_LATE)
-        except Exception as error:  # a channel's own fault; its text may hold what is secret
-            known = Known(replace(LOOK_UP_FAILED, message=named(error)))
-        # Not at once, and not after a growing pause: who reconciles every minute must not keep it from being sent.
-        outcome = known.answer or replace(LEFT, again_in=policy.first_delay)
-        return Report(claim, lease.id, outcome, known.cleared, known.cannot_be_asked)
-
-    async def _known(self, claim: Claim, policy: Policy, good_until: float) -> Known:
-        if claim.is_proven:
-            return Known(Delivered(claim.notification_id))
-        is_subscription = claim.subscription_id is not None
-        if self._channels.find(claim.address, is_subscription=is_subscription) is None:
-            text = f"there is no channel here for {scheme_of(claim.address)}:"
-            return Known(replace(NO_CHANNEL, message=text))
-        credentials = await self._credentials(claim)
-        if isinstance(credentials, Deferred):
-            return Known(credentials)
-        message = Message(claim, self._namespace, credentials)
-        return await ask(
-            claim,
-            self._channels.find_asking(claim.address, is_subscription=is_subscription),
-            message,
-            policy,
-            lambda each: min(each.timeout.total_seconds(), good_until - lease_time()),
+        known = await self._runner.ask(
+            claim, policy, lambda each: min(each.timeout.total_seconds(), good_until - lease_time())
         )
-
-    async def _credentials(self, claim: Claim) -> Credentials | Deferred:
-        if claim.subscription_id is None or self._keyring is None:
-            return NONE
-        return await self._keyring.of(claim.subscription_id)
+        # Not at once, and not after a growing pause: who reconciles every minute must not keep it from being sent.
+        unknown = NOT_FOUND if known.cleared else replace(LEFT, again_in=policy.first_delay)
+        return known.report(claim, lease.id, known.outcome or unknown)
 
 
 def _asked(result: Result, verdict: Verdict) -> Asked:

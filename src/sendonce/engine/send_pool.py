@@ -47,11 +47,11 @@ class SendPool:
     free again."""
 
     def __init__(
-        self, attempting: AttemptRunner, policies: Policies, *, concurrency: int, longest_send: float,
+        self, runner: AttemptRunner, policies: Policies, *, concurrency: int, longest_send: float,
         on_report: Callable[[Report, float], None], on_raise: Callable[[Claim, BaseException], None] | None = None,
     ) -> None:  # fmt: skip
         self._on_raise = on_raise
-        self._attempting = attempting
+        self._runner = runner
         self._policies = policies
         self._on_report = on_report
         self._slots = [_Slot(longest_send) for _ in range(concurrency)]
@@ -140,9 +140,7 @@ class SendPool:
         slot.lease = lease
         task = slot.task
         try:
-            return Report(
-                claim, lease.id, *await self._attempting.attempt(claim, self._policies.of(claim), slot.seconds)
-            )
+            return await self._runner.attempt(claim, lease.id, self._policies.of(claim), slot.seconds)
         except asyncio.CancelledError:
             if slot.late:
                 return Report(claim, lease.id, CUT_OFF if self._stopped else TIMED_OUT)

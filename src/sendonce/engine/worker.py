@@ -46,7 +46,7 @@ class Worker:
     def __init__(
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: HeldLeases,
         config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Notifier | None = None,
-        rooms: RoomStore, keyring: CredentialStore | None = None,
+        rooms: RoomStore, credentials: CredentialStore | None = None,
         on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
         on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Health | None = None,
         is_counted: bool = False, memory: Memory | None = None, name: str = "",
@@ -82,7 +82,7 @@ class Worker:
         self._unserved = Unserved(orchestrator, emit)
         self._waiting = Parking(rooms, self._fairness, self._breakers, hold=config.lease)
         self._sender = SendPool(
-            AttemptRunner(channels, namespace, keyring),
+            AttemptRunner(channels, namespace, credentials),
             policies,
             concurrency=config.concurrency,
             longest_send=config.longest_send.total_seconds(),
