@@ -44,8 +44,8 @@ def build(url: str) -> FastAPI:
             settings = os.environ.get("SENDONCE_CONFIG", SETTINGS)
             app.state.engine = async_engine(url)
             stack.push_async_callback(app.state.engine.dispose)
-            app.state.desk = await stack.enter_async_context(
-                sendonce.open_desk(url, operator="memo_email", config=settings)
+            app.state.admin = await stack.enter_async_context(
+                sendonce.Admin.aopen(url, operator="memo_email", config=settings)
             )
             await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
             yield
@@ -116,10 +116,10 @@ def _add_mails(app: FastAPI) -> None:
         subject, body = wanted.subject or mail.subject, wanted.body or mail.body
         if subject is None or body is None:
             raise sendonce.NotAllowed("the content of this mail is no longer kept; give subject and body")
-        desk = request.app.state.desk.signed(wanted.operator)
-        await _check_repeat(desk, delivery_id, wanted)
+        admin = request.app.state.admin.as_operator(wanted.operator)
+        await _check_repeat(admin, delivery_id, wanted)
         to = sendonce.Email(wanted.recipient_email or mail.recipient, subject=subject, text=body)
-        await desk.correct(delivery_id, to=to, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+        await admin.acorrect(delivery_id, to=to, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
         return await get_mail(mail_id, request)
 
     @app.post("/mails/{mail_id}/replay")
@@ -129,15 +129,15 @@ def _add_mails(app: FastAPI) -> None:
             mail, delivery_id = await messages.story(connection, mail_id)
         if mail.status not in ("SENT", "FAILED"):
             raise sendonce.NotAllowed(f"this mail is {mail.status}; only one that is SENT or FAILED can be sent again")
-        desk = request.app.state.desk.signed(wanted.operator)
-        await _check_repeat(desk, delivery_id, wanted)
-        await desk.replay([delivery_id], reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+        admin = request.app.state.admin.as_operator(wanted.operator)
+        await _check_repeat(admin, delivery_id, wanted)
+        await admin.areplay([delivery_id], reason=wanted.reason, even_if_sent=wanted.even_if_sent)
         return await get_mail(mail_id, request)
 
 
-async def _check_repeat(desk: sendonce.Desk, delivery_id: int, wanted: Replay) -> None:
-    """As the desk does it, in the words of this API."""
-    row = await desk.delivery(delivery_id)
+async def _check_repeat(admin: sendonce.Admin, delivery_id: int, wanted: Replay) -> None:
+    """As the Admin does it, in the words of this API."""
+    row = await admin.adelivery(delivery_id)
     if (row.in_doubt or row.status is sendonce.DeliveryState.COMPLETED) and not wanted.even_if_sent:
         known = "may have been sent already" if row.in_doubt else "was sent"
         raise sendonce.NotAllowed(f"this mail {known}; give even_if_sent as true to send it all the same")

@@ -29,11 +29,11 @@ def build(url: str) -> FastAPI:
         async with AsyncExitStack() as stack:
             engine = async_engine(url)
             stack.push_async_callback(engine.dispose)
-            desk = await stack.enter_async_context(
-                sendonce.open_desk(url, operator="review_notifications", config=settings)
+            admin = await stack.enter_async_context(
+                sendonce.Admin.aopen(url, operator="review_notifications", config=settings)
             )
             await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
-            app.state.jobs = Jobs(engine, desk)
+            app.state.jobs = Jobs(engine, admin)
             yield
 
     app = FastAPI(title="Review notifications", version=sendonce.__version__, lifespan=lifespan, responses=ANSWERS)

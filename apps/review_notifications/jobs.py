@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from apps.review_notifications import reading
 from apps.review_notifications.models import Attempt, Job, Recipient, Retried, Retry, Review
-from sendonce import Desk, Email, NotAllowed, Outbox, RerunRefused
+from sendonce import Admin, Email, NotAllowed, Outbox, RerunRefused
 from sendonce.contrib.sqlalchemy import in_transaction
 from sendonce.contrib.sqlalchemy import reading as reads
 
@@ -29,9 +29,9 @@ _REFUSED = (
 class Jobs:
     """What the application does. A job is a request of sendonce: its rules for keys and versions hold here."""
 
-    def __init__(self, engine: AsyncEngine, desk: Desk) -> None:
+    def __init__(self, engine: AsyncEngine, admin: Admin) -> None:
         self._engine = engine
-        self._desk = desk
+        self._admin = admin
         self._outbox = Outbox()
 
     async def submit(self, review: Review) -> tuple[Job, bool]:
@@ -81,7 +81,7 @@ class Jobs:
     async def job_when_done(self, job_id: int, seconds: int) -> Job:
         """The job as soon as it is not in progress any more, or as it is when the time is over."""
         if (await self.job(job_id)).status == "in_progress":
-            await self._desk.wait_for_request(job_id, timedelta(seconds=seconds))
+            await self._admin.await_for_request(job_id, timedelta(seconds=seconds))
         return await self.job(job_id)
 
     async def jobs_of(self, changelist_id: str, limit: int) -> list[Job]:
@@ -97,15 +97,15 @@ class Jobs:
         waiting = await self._waiting(job_id)
         if not waiting:
             raise NotAllowed(f"nobody of review job {job_id} waits for a person, so there is nobody to tell again")
-        doubtful = [name for letter_id, name in waiting.items() if (await self._desk.dead_letter(letter_id)).in_doubt]
+        doubtful = [name for letter_id, name in waiting.items() if (await self._admin.adead_letter(letter_id)).in_doubt]
         if doubtful and not order.even_if_sent:
             raise NotAllowed(
                 f"{len(doubtful)} of {len(waiting)} recipients given up may have been told already: see the job's log,"
                 " and give even_if_sent as true to tell them all the same"
             )
-        desk = self._desk.signed(order.operator)
+        admin = self._admin.as_operator(order.operator)
         try:
-            await desk.requeue(list(waiting), reason=order.reason, even_if_sent=order.even_if_sent)
+            await admin.arequeue(list(waiting), reason=order.reason, even_if_sent=order.even_if_sent)
         except NotAllowed:
             if await self._waiting(job_id) == waiting:
                 raise

@@ -27,8 +27,8 @@ def build(url: str) -> FastAPI:
         async with AsyncExitStack() as stack:
             app.state.engine = async_engine(url)
             stack.push_async_callback(app.state.engine.dispose)
-            app.state.desk = await stack.enter_async_context(
-                sendonce.open_desk(url, operator="webhooks", config=settings)
+            app.state.admin = await stack.enter_async_context(
+                sendonce.Admin.aopen(url, operator="webhooks", config=settings)
             )
             await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
             for tenant, key in (await new_keys(app.state.engine, DEMO_TENANTS, only_first=True)).items():

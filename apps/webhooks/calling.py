@@ -1,4 +1,4 @@
-"""Who is calling: the tenant whose API key it is, and the desk that sees that tenant's rows only."""
+"""Who is calling: the tenant whose API key it is, and the Admin that sees that tenant's rows only."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
@@ -8,7 +8,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from apps.webhooks.keys import tenant_of
-from sendonce import Desk
+from sendonce import TenantAdmin
 from sendonce.contrib.fastapi import ANSWERS, Problem
 
 _SCHEME = HTTPBearer(auto_error=False, description="an API key")
@@ -21,7 +21,7 @@ WITH_KEY: dict[int | str, dict[str, Any]] = {
 @dataclass(frozen=True, slots=True)
 class Caller:
     tenant: str
-    desk: Desk
+    admin: TenantAdmin
     engine: AsyncEngine
 
 
@@ -30,7 +30,7 @@ async def _caller(request: Request, given: Annotated[HTTPAuthorizationCredential
     tenant = None if given is None else await tenant_of(engine, given.credentials)
     if tenant is None:
         raise HTTPException(401, "send your API key as: authorization: Bearer key_…", {"www-authenticate": "Bearer"})
-    return Caller(tenant, request.app.state.desk.of(tenant).signed(f"{tenant} by API"), engine)
+    return Caller(tenant, request.app.state.admin.for_tenant(tenant).as_operator(f"{tenant} by API"), engine)
 
 
 Calling: TypeAlias = Annotated[Caller, Depends(_caller)]

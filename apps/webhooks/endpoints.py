@@ -25,7 +25,7 @@ async def add_endpoint(wanted: NewEndpoint, caller: Calling) -> EndpointWithSecr
     """Enter an endpoint. What goes there is signed (Standard Webhooks) with the secret in the answer."""
     if not wanted.url.lower().startswith(("http://", "https://")):
         raise BadDestination("an endpoint is an address like https://hooks.example/orders")
-    added = await caller.desk.add_subscription(
+    added = await caller.admin.aadd_subscription(
         types=wanted.event_types,
         to=wanted.url,
         policy=_policy(wanted.retry_limit),
@@ -42,13 +42,13 @@ async def list_endpoints(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[Endpoint]:
     """By id; `after` is the last id of the page before it."""
-    return [Endpoint.of(row) for row in await caller.desk.subscriptions(after=after, limit=limit)]
+    return [Endpoint.of(row) for row in await caller.admin.asubscriptions(after=after, limit=limit)]
 
 
 @router.get("/{endpoint_id}")
 async def get_endpoint(endpoint_id: EndpointId, caller: Calling) -> Endpoint:
     try:
-        found = await caller.desk.subscription(endpoint_id)
+        found = await caller.admin.asubscription(endpoint_id)
     except NotFound:
         raise NotFound(f"there is no endpoint {endpoint_id}") from None
     if found.state == "removed":
@@ -61,14 +61,14 @@ async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, calle
     """Other event types, or another retry limit: for what waits already too."""
     await get_endpoint(endpoint_id, caller)
     policy = _policy(wanted.retry_limit) if "retry_limit" in wanted.model_fields_set else None
-    return Endpoint.of(await caller.desk.change_subscription(endpoint_id, types=wanted.event_types, policy=policy))
+    return Endpoint.of(await caller.admin.achange_subscription(endpoint_id, types=wanted.event_types, policy=policy))
 
 
 @router.delete("/{endpoint_id}", status_code=204)
 async def remove_endpoint(endpoint_id: EndpointId, caller: Calling) -> Response:
     """End it for good; what still waits for it is given up."""
     await get_endpoint(endpoint_id, caller)
-    await caller.desk.remove_subscription(endpoint_id)
+    await caller.admin.aremove_subscription(endpoint_id)
     return Response(status_code=204)
 
 
@@ -76,28 +76,28 @@ async def remove_endpoint(endpoint_id: EndpointId, caller: Calling) -> Response:
 async def pause_endpoint(endpoint_id: EndpointId, caller: Calling) -> Endpoint:
     """Hold its deliveries back; what is published from now on waits too."""
     await get_endpoint(endpoint_id, caller)
-    return Endpoint.of(await caller.desk.pause_subscription(endpoint_id))
+    return Endpoint.of(await caller.admin.apause_subscription(endpoint_id))
 
 
 @router.post("/{endpoint_id}/resume")
 async def resume_endpoint(endpoint_id: EndpointId, caller: Calling) -> Endpoint:
     """Send what waited, and go on. Also for one that was disabled because it answered 410."""
     await get_endpoint(endpoint_id, caller)
-    return Endpoint.of(await caller.desk.resume_subscription(endpoint_id))
+    return Endpoint.of(await caller.admin.aresume_subscription(endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate-secret")
 async def rotate_secret(endpoint_id: EndpointId, caller: Calling) -> Secret:
     """Sign with a new secret; with the old one too, for a day, so that the receiver can change over."""
     await get_endpoint(endpoint_id, caller)
-    return Secret(secret=await caller.desk.rotate_secret(endpoint_id))
+    return Secret(secret=(await caller.admin.arotate_secret(endpoint_id)).secret)
 
 
 @router.post("/{endpoint_id}/test", status_code=202)
 async def test_endpoint(endpoint_id: EndpointId, caller: Calling) -> Delivery:
     """Send an event of the type sendonce.test to this endpoint, and to no other."""
     await get_endpoint(endpoint_id, caller)
-    return Delivery.of(await caller.desk.test_subscription(endpoint_id))
+    return Delivery.of(await caller.admin.atest_subscription(endpoint_id))
 
 
 def _policy(retry_limit: int | None) -> dict[str, object]:

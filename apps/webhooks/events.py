@@ -50,8 +50,8 @@ async def get_event(
     event_id: RowId, caller: Calling, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0, limit: Limit = 100
 ) -> EventWithDeliveries:
     """An event and its deliveries; `after` is the last id of the page before."""
-    event = await caller.desk.event(event_id)
-    rows = [row for row in await caller.desk.deliveries_of(event_id) if row.id > after]
+    event = await caller.admin.aevent(event_id)
+    rows = [row for row in await caller.admin.adeliveries_of(event_id) if row.id > after]
     page = [Delivery.of(row) for row in rows[:limit]]
     return EventWithDeliveries(
         id=event.id,
@@ -66,7 +66,7 @@ async def get_event(
 @router.get("/deliveries/{delivery_id}", tags=["events"])
 async def get_delivery(delivery_id: RowId, caller: Calling) -> DeliveryStory:
     """A delivery, every attempt, and why it is where it is."""
-    row = await caller.desk.delivery(delivery_id)
+    row = await caller.admin.adelivery(delivery_id)
     attempts = [
         Attempt(
             attempt=each.attempt,
@@ -77,9 +77,9 @@ async def get_delivery(delivery_id: RowId, caller: Calling) -> DeliveryStory:
             created_at=each.created_at,
             finished_at=each.finished_at,
         )
-        for each in await caller.desk.attempts_of(delivery_id)
+        for each in await caller.admin.aattempts_of(delivery_id)
     ]
-    return DeliveryStory.told(row, attempts, list(await caller.desk.explain(delivery_id)))
+    return DeliveryStory.told(row, attempts, list(await caller.admin.aexplain(delivery_id)))
 
 
 @router.get("/undelivered", tags=["events"])
@@ -87,21 +87,21 @@ async def list_undelivered(
     caller: Calling, before: Annotated[int, Query(ge=1, le=LARGEST_ID)] = LARGEST_ID, limit: Limit = 100
 ) -> Deliveries:
     """Pairs of event and endpoint that have not come together, newest first: waiting, being sent, or given up."""
-    rows = await caller.desk.undelivered(before=before, limit=limit)
+    rows = await caller.admin.aundelivered(before=before, limit=limit)
     return Deliveries(deliveries=[Delivery.of(row) for row in rows], next=rows[-1].id if len(rows) == limit else None)
 
 
 @router.get("/dead-letters", tags=["dead letters"])
 async def list_dead_letters(caller: Calling, limit: Limit = 100) -> list[DeadLetter]:
     """What was given up and waits for somebody to decide, newest first."""
-    return [DeadLetter.of(row) for row in await caller.desk.dead_letters(limit=limit)]
+    return [DeadLetter.of(row) for row in await caller.admin.adead_letters(limit=limit)]
 
 
 @router.post("/dead-letters/requeue", tags=["dead letters"])
 async def requeue_dead_letters(wanted: Requeue, caller: Calling) -> Requeued:
     """Send dead letters again, each as a new delivery; the old ones stay as they are."""
     for each in wanted.ids:
-        letter = await caller.desk.dead_letter(each)
+        letter = await caller.admin.adead_letter(each)
         if letter.closed_at is not None:
             raise NotAllowed(f"dead letter {each} was {letter.closed_as} already")
         if letter.in_doubt and not wanted.even_if_sent:
@@ -109,5 +109,5 @@ async def requeue_dead_letters(wanted: Requeue, caller: Calling) -> Requeued:
                 f"dead letter {each} may have arrived already: see delivery {letter.delivery_id},"
                 " and give even_if_sent as true to send it all the same"
             )
-    reopened = await caller.desk.requeue(wanted.ids, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
+    reopened = await caller.admin.arequeue(wanted.ids, reason=wanted.reason, even_if_sent=wanted.even_if_sent)
     return Requeued(delivery_ids=[each.delivery_id for each in reopened])

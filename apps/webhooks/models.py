@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sendonce import DeadLetterRow, DeliveryRow, SubscriptionRow
+from sendonce import TenantDeadLetter, TenantDelivery, TenantSubscription
 from sendonce.contrib.fastapi import Line
 
 LARGEST_ID = 2**63 - 1
@@ -49,7 +49,7 @@ class Endpoint(Model):
     created_at: datetime
 
     @classmethod
-    def of(cls, row: SubscriptionRow) -> Self:
+    def of(cls, row: TenantSubscription) -> Self:
         return cls(**_endpoint(row))
 
 
@@ -59,7 +59,7 @@ class EndpointWithSecret(Endpoint):
     secret: str
 
     @classmethod
-    def with_secret(cls, row: SubscriptionRow, secret: str) -> Self:
+    def with_secret(cls, row: TenantSubscription, secret: str) -> Self:
         return cls(**_endpoint(row), secret=secret)
 
 
@@ -96,7 +96,7 @@ class Delivery(Model):
     updated_at: datetime
 
     @classmethod
-    def of(cls, row: DeliveryRow) -> Self:
+    def of(cls, row: TenantDelivery) -> Self:
         return cls(**_delivery(row))
 
 
@@ -143,7 +143,7 @@ class DeliveryStory(Delivery):
     explanation: list[str]
 
     @classmethod
-    def told(cls, row: DeliveryRow, attempts: list[Attempt], explanation: list[str]) -> Self:
+    def told(cls, row: TenantDelivery, attempts: list[Attempt], explanation: list[str]) -> Self:
         return cls(**_delivery(row), attempts=attempts, explanation=explanation)
 
 
@@ -160,7 +160,7 @@ class DeadLetter(Model):
     created_at: datetime
 
     @classmethod
-    def of(cls, row: DeadLetterRow) -> Self:
+    def of(cls, row: TenantDeadLetter) -> Self:
         return cls(
             id=row.id,
             delivery_id=row.delivery_id,
@@ -185,7 +185,7 @@ class Requeued(Model):
     delivery_ids: list[int]
 
 
-def _endpoint(row: SubscriptionRow) -> dict[str, Any]:
+def _endpoint(row: TenantSubscription) -> dict[str, Any]:
     return {
         "id": row.id,
         "url": row.destination,
@@ -198,7 +198,7 @@ def _endpoint(row: SubscriptionRow) -> dict[str, Any]:
     }
 
 
-def _delivery(row: DeliveryRow) -> dict[str, Any]:
+def _delivery(row: TenantDelivery) -> dict[str, Any]:
     return {
         "id": row.id,
         "event_id": row.event_id,

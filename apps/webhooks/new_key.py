@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from apps.serving import prepare
 from apps.webhooks.keys import MIGRATIONS, Tenant, new_keys
-from sendonce import SendonceError, open_desk
+from sendonce import Admin, SendonceError
 from sendonce.contrib.sqlalchemy import async_engine
 
 
@@ -34,7 +34,7 @@ def main() -> int:
 
 async def _look(url: str) -> None:
     """A name that was mistyped must not make a new database."""
-    async with open_desk(url, operator="new_key"):
+    async with Admin.aopen(url, operator="new_key"):
         pass
 
 

@@ -30,31 +30,48 @@ from sendonce.outbox.outbox import Outbox, Published
 from sendonce.outbox.requests import Requested
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
+    from sendonce.admin.tenants import (
+        TenantAdmin,
+        TenantAttempt,
+        TenantDeadLetter,
+        TenantDelivery,
+        TenantEvent,
+        TenantSubscription,
+    )
     from sendonce.compose import migrate
-    from sendonce.desk import Desk, open_desk
     from sendonce.devtools.receive.embedded import embedded_receiver
     from sendonce.embedded import embedded_worker
+    from sendonce.store.filters import Filter, Page
     from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 
 __version__ = "0.1.0.dev0"
 
 # Imported when they are first used: an application that only records needs none of it.
 _LATER = {
+    "Admin": "sendonce.admin.api",
     "AttemptRow": "sendonce.store.records",
     "DeadLetterRow": "sendonce.store.records",
     "DeliveryRow": "sendonce.store.records",
-    "Desk": "sendonce.desk",
     "EventRow": "sendonce.store.records",
+    "Filter": "sendonce.store.filters",
+    "Page": "sendonce.store.filters",
     "SubscriptionRow": "sendonce.store.records",
+    "TenantAdmin": "sendonce.admin.tenants",
+    "TenantAttempt": "sendonce.admin.tenants",
+    "TenantDeadLetter": "sendonce.admin.tenants",
+    "TenantDelivery": "sendonce.admin.tenants",
+    "TenantEvent": "sendonce.admin.tenants",
+    "TenantSubscription": "sendonce.admin.tenants",
     "embedded_receiver": "sendonce.devtools.receive.embedded",
     "embedded_worker": "sendonce.embedded",
     "migrate": "sendonce.compose",
-    "open_desk": "sendonce.desk",
 }
 
 __all__ = [
     "UNIQUE",
     "Accepted",
+    "Admin",
     "Attachment",
     "AttemptRow",
     "BadDestination",
@@ -66,17 +83,18 @@ __all__ = [
     "Delivered",
     "DeliveryRow",
     "DeliveryState",
-    "Desk",
     "Draft",
     "Email",
     "EventRow",
     "Failed",
+    "Filter",
     "IfUnsure",
     "KeyReused",
     "NotAllowed",
     "NotFound",
     "NotInTransaction",
     "Outbox",
+    "Page",
     "PublishError",
     "Published",
     "RecipientState",
@@ -91,12 +109,17 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "SubscriptionRow",
+    "TenantAdmin",
+    "TenantAttempt",
+    "TenantDeadLetter",
+    "TenantDelivery",
+    "TenantEvent",
+    "TenantSubscription",
     "Unknown",
     "__version__",
     "embedded_receiver",
     "embedded_worker",
     "migrate",
-    "open_desk",
 ]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from sendonce.admin.doctor import Diagnosis, Limits
+    from sendonce.store.examining import ExaminedPostgres, ExaminedSqlite
     from sendonce.store.ports import Notifier, Store
 
 
@@ -89,20 +89,18 @@ async def schema_version(url: str) -> int:
     return await _migrator(url).schema_version(url)
 
 
-async def examine(url: str, limits: "Limits") -> "list[Diagnosis]":
-    """What is well and what is wrong with a database and its surroundings, whatever its schema."""
+async def examine(url: str) -> "ExaminedSqlite | ExaminedPostgres":
+    """Look at a database and its surroundings, whatever its schema."""
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
-        from sendonce.admin import doctor
         from sendonce.store.sqlite import examining as sqlite_examining
 
-        return doctor.diagnose_sqlite(await sqlite_examining.examine(url), limits)
+        return await sqlite_examining.examine(url)
     _require_psycopg(url)
-    from sendonce.admin import doctor
     from sendonce.store.postgres import examining as postgres_examining
 
-    return doctor.diagnose_postgres(await postgres_examining.examine(url), limits)
+    return await postgres_examining.examine(url)
 
 
 def migration_sql(url: str, from_version: int = 0) -> str:

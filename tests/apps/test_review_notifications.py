@@ -16,7 +16,7 @@ import pytest_asyncio
 from apps.review_notifications.jobs import Jobs
 from apps.review_notifications.models import Retry, Review
 from apps.serving import prepare
-from sendonce import Desk, NotAllowed, open_desk
+from sendonce import Admin, NotAllowed
 from sendonce.contrib.sqlalchemy import async_engine
 from sendonce.domain.outcomes import Delivered
 from sendonce.engine.retention import Retention, RetentionSettings
@@ -180,19 +180,19 @@ def test_a_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatc
     order = Retry(operator="ada", reason="put right")
 
     async def race() -> None:
-        engine, requeue = async_engine(url), Desk.requeue
+        engine, requeue = async_engine(url), Admin.arequeue
 
-        async def too_late(desk: Desk, letters: list[int], **more: Any) -> list[Any]:
-            monkeypatch.setattr(Desk, "requeue", requeue)
+        async def too_late(admin: Admin, letters: list[int], **more: Any) -> list[Any]:
+            monkeypatch.setattr(Admin, "arequeue", requeue)
             await jobs.retry(job.id, order)
-            return list(await desk.requeue(letters, **more))
+            return list(await admin.arequeue(letters, **more))
 
-        async with open_desk(url, operator="ada") as desk:
-            jobs = Jobs(engine, desk)
+        async with Admin.aopen(url, operator="ada") as admin:
+            jobs = Jobs(engine, admin)
             job, _ = await jobs.submit(Review.model_validate(REVIEW))
-            [row] = await desk.deliveries()
-            await desk.cancel([row.id], reason="not yet")
-            monkeypatch.setattr(Desk, "requeue", too_late)
+            [row] = await admin.adeliveries()
+            await admin.acancel([row.id], reason="not yet")
+            monkeypatch.setattr(Admin, "arequeue", too_late)
             with pytest.raises(NotAllowed, match=f"somebody else has just decided about review job {job.id}; look"):
                 await jobs.retry(job.id, order)
         await engine.dispose()
@@ -227,8 +227,8 @@ async def test_R6_a_version_is_known_for_good_though_retention_has_removed_its_j
 ) -> None:
     first = {**REVIEW, "review_version": 3}
     engine = async_engine(url_of(reviews))
-    async with open_desk(url_of(reviews), operator="ada") as desk:
-        jobs = Jobs(engine, desk)
+    async with Admin.aopen(url_of(reviews), operator="ada") as admin:
+        jobs = Jobs(engine, admin)
         await jobs.submit(Review.model_validate(first))
         await settle_with(store, await given_lease(store), Delivered())
         await Retention(store, AT_ONCE, lambda _: None, worker_id=1).look()
@@ -245,8 +245,8 @@ async def test_R6_a_version_is_known_for_good_though_retention_has_removed_its_j
 
 async def test_R6_of_two_who_ask_again_after_retention_neither_is_sent(reviews: Database, store: Store) -> None:
     engine = async_engine(url_of(reviews))
-    async with open_desk(url_of(reviews), operator="ada") as desk:
-        jobs = Jobs(engine, desk)
+    async with Admin.aopen(url_of(reviews), operator="ada") as admin:
+        jobs = Jobs(engine, admin)
 
         both = await asyncio.gather(
             *(jobs.submit(Review.model_validate({**REVIEW, "idempotency_key": key})) for key in ("one", "two"))

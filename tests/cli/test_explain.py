@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from sendonce import TenantAdmin
 from sendonce.admin.explain import explain
-from sendonce.desk import Desk
+from sendonce.admin.session import StoreSession
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
 from sendonce.domain.policies import IfUnsure, Policy
 from sendonce.sealing import SecretBox
@@ -32,10 +33,10 @@ def explained(cli: Cli, wanted: str) -> str:
 
 
 async def told_to_tenants(store: Store) -> list[tuple[str, ...]]:
-    """Each delivery as its tenant's desk explains it."""
-    desk = Desk(store, SecretBox(), operator="ada")
+    """Each delivery as its tenant is told of it."""
+    session = StoreSession(store, SecretBox())
     rows = await store.deliveries(Filter(limit=100))
-    return [await desk.of(each.tenant).explain(each.id) for each in rows]
+    return [await TenantAdmin(session, operator="ada", tenant=each.tenant).aexplain(each.id) for each in rows]
 
 
 def test_what_was_recorded_and_where_it_goes(cli: Cli) -> None:

@@ -18,7 +18,7 @@ from apps.memo_email.api import SETTINGS
 from apps.memo_email.models import NewMemo
 from apps.memo_email.tables import MIGRATIONS
 from apps.serving import prepare
-from sendonce import open_desk
+from sendonce import Admin
 from sendonce.contrib.sqlalchemy import async_engine
 from sendonce.store.records import Status
 from tests.apps.service import Service, running
@@ -95,8 +95,8 @@ class Memos:
 
     async def glance(self) -> Status:
         """What `sendonce status` shows."""
-        async with open_desk(url_of(self.database), operator="ada") as desk:
-            return await desk.status()
+        async with Admin.aopen(url_of(self.database), operator="ada") as admin:
+            return await admin.astatus()
 
     def statuses(self) -> list[str]:
         return [row["status"] for row in self.rows()]

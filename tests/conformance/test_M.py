@@ -18,7 +18,7 @@ from apps.memo_email import memos as writing
 from apps.memo_email.api import SETTINGS
 from apps.memo_email.tables import MIGRATIONS
 from apps.serving import alembic_config
-from sendonce import BadDestination, open_desk
+from sendonce import Admin, BadDestination
 from sendonce.contrib.sqlalchemy import async_engine, in_transaction
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.domain.policies import Policy
@@ -255,9 +255,9 @@ async def test_M8_pending_sending_failed_and_back_to_pending_by_a_replay(memos: 
             "update sendonce_deliveries set next_attempt_at = updated_at where status = 'PendingRetry'"
         )
     before = memos.row()
-    async with open_desk(url_of(memos.database), operator="ada") as desk:
-        [delivery] = await desk.deliveries()
-        await desk.replay([delivery.id], reason="the mailbox has room again")
+    async with Admin.aopen(url_of(memos.database), operator="ada") as admin:
+        [delivery] = await admin.adeliveries()
+        await admin.areplay([delivery.id], reason="the mailbox has room again")
     seen.append(memos.shown())
     lease = await given_lease(store)
     await settle_with(store, lease, Delivered("m-1"), policy)

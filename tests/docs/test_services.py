@@ -33,9 +33,9 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_the_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
-    desk, worker = examples("docs/how-to/services.md")[:2]
+    admin, worker = examples("docs/how-to/services.md")[:2]
 
-    await run(desk, {})
+    await run(admin, {})
     await run(worker, {})
 
 
@@ -50,8 +50,8 @@ async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
     made = await run(examples("docs/how-to/services.md")[2], {"orders": ORDERS, "outbox": sendonce.Outbox()})
 
     await made["engine"].dispose()  # type: ignore[attr-defined]
-    async with sendonce.open_desk(shop, operator="ada") as desk:
-        [event] = await desk.events()
+    async with sendonce.Admin.aopen(shop, operator="ada") as admin:
+        [event] = await admin.aevents()
     assert (event.type, event.key) == ("order.placed", "order/7")
 
 

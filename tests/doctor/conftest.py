@@ -11,8 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from sendonce.admin.doctor import Diagnosis, Level, Limits
-from sendonce.compose import examine
+from sendonce.admin.doctor import Diagnosis, Level, Limits, examine
 from sendonce.store.postgres import migrator as postgres_migrator
 from sendonce.store.sqlite import migrator as sqlite_migrator
 from tests.servers.binaries import local_binaries, packaged

@@ -14,8 +14,7 @@ import psycopg
 import pytest
 
 from sendonce.admin import doctor
-from sendonce.admin.doctor import Level
-from sendonce.compose import examine
+from sendonce.admin.doctor import Level, examine
 from sendonce.store.postgres import grants
 from tests.crash.clocks import MovedClock
 from tests.doctor.conftest import LIMITS, Own, examined

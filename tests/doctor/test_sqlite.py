@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sendonce.admin import doctor
-from sendonce.admin.doctor import Level
-from sendonce.compose import examine
+from sendonce.admin.doctor import Level, examine
 from sendonce.store.sqlite import examining
 from tests.doctor.conftest import LIMITS, examined
 from tests.given import given_due_deliveries, given_due_delivery

@@ -162,7 +162,7 @@ def test_an_own_handler_is_met_by_the_same_token_after_a_crash(connection: Any) 
 
 async def test_a_crash_is_the_same_on_every_kind_of_connection(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection)
-    await box.adesk(lambda desk: desk.add_subscription(types=["memo.created"], to=HOOK))
+    await box.aadmin(lambda admin: admin.aadd_subscription(types=["memo.created"], to=HOOK))
     for key in ("1", "2"):
         await caller.publish("memo.created", {}, key=key, to=HOOK)
 
@@ -172,7 +172,7 @@ async def test_a_crash_is_the_same_on_every_kind_of_connection(caller: Caller) -
     box.clock.advance(minutes=2)
     await box.adrain()
 
-    rows = await box.adesk(lambda desk: desk.deliveries())
+    rows = await box.aadmin(lambda admin: admin.adeliveries())
     assert [each.status for each in rows] == ["Completed"] * 4
     assert 4 <= box.received(HOOK) <= 8
 

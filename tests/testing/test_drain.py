@@ -269,7 +269,7 @@ def test_a_channel_that_always_wants_it_again_at_once_has_it_again_after_the_bac
 
 def test_what_a_rate_or_a_stop_holds_back_is_not_waited_for(connection: Any) -> None:
     box = testing.outbox(connection)
-    box.desk(lambda desk: desk.add_subscription(types=["memo.*"], to=HOOK, rate="1/h"))
+    box.admin(lambda admin: admin.aadd_subscription(types=["memo.*"], to=HOOK, rate="1/h"))
     for key in ("1", "2", "3"):
         publish(connection, key, to=())
 
@@ -298,7 +298,7 @@ def test_a_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> N
 
     box.drain()
 
-    assert box.desk(lambda desk: desk.subscription(entered.id)).state == "disabled"
+    assert box.admin(lambda admin: admin.asubscription(entered.id)).state == "disabled"
 
 
 def test_an_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any) -> None:
@@ -322,7 +322,7 @@ def test_a_request_is_seen_at_the_desk(connection: Any) -> None:
     made = Outbox().request(connection, "memo.shared", {}, key="1", subject="7", version=1, required=[HOOK, MAIL])
     box.drain()
 
-    state = box.desk(lambda desk: desk.request(made.request_id))
+    state = box.admin(lambda admin: admin.arequest(made.request_id))
 
     assert (state.status, {each.destination for each in state.recipients}) == ("succeeded", {HOOK, MAIL})
 
@@ -332,7 +332,7 @@ def test_no_worker_is_at_work_after_a_drain(connection: Any) -> None:
 
     box.drain()
 
-    assert box.desk(lambda desk: desk.status()).workers == ()
+    assert box.admin(lambda admin: admin.astatus()).workers == ()
 
 
 def test_a_database_of_a_newer_program_is_refused_in_one_sentence(connection: Any) -> None:

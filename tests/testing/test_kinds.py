@@ -19,7 +19,7 @@ async def test_what_was_recorded_is_sent_once(caller: Caller) -> None:
         ("mailto:ada@example.com", {"id": 7}, 1),
     ]
     assert again == []
-    assert [each.status for each in await box.adesk(lambda desk: desk.deliveries())] == ["Completed", "Completed"]
+    assert [each.status for each in await box.aadmin(lambda admin: admin.adeliveries())] == ["Completed", "Completed"]
 
 
 async def test_a_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: Caller) -> None:
@@ -32,7 +32,7 @@ async def test_a_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: C
     after = await box.adrain()
 
     assert after == []
-    assert await box.adesk(lambda desk: desk.events()) == []
+    assert len(await box.aadmin(lambda admin: admin.aevents())) == 0
 
 
 async def test_the_receiver_and_the_clock_do_as_they_are_told(caller: Caller) -> None:
@@ -48,7 +48,7 @@ async def test_the_receiver_and_the_clock_do_as_they_are_told(caller: Caller) ->
 
     assert tried == [2, 0, 1, 0]
     assert (box.receiver.asked, box.received(HOOK), box.received(MAIL)) == (1, 1, 1)
-    assert {each.status for each in await box.adesk(lambda desk: desk.deliveries())} == {"Completed"}
+    assert {each.status for each in await box.aadmin(lambda admin: admin.adeliveries())} == {"Completed"}
 
 
 @pytest.mark.parametrize("kind", POSTGRES)

@@ -41,7 +41,7 @@ async def test_what_the_rules_forbid_is_undone_alone(caller: Caller) -> None:
     await caller.publish("memo.created", {}, key="1", to="https://a.example/")
 
     with pytest.raises(NotAllowed):
-        await box.adesk(lambda desk: desk.replay([1], reason="it is still open"))
+        await box.aadmin(lambda admin: admin.areplay([1], reason="it is still open"))
     sent = await box.adrain()
 
     assert len(sent) == 1

@@ -97,7 +97,7 @@ def test_a_dead_letter_is_requeued_at_the_desk(connection: Any) -> None:
     box.drain()
     [letter] = box.dead_letters()
 
-    box.desk(lambda desk: desk.requeue([letter.id], reason="it is up again"))
+    box.admin(lambda admin: admin.arequeue([letter.id], reason="it is up again"))
     sent = box.drain()
 
     assert [each.destination for each in sent] == [HOOK]

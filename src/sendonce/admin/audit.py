@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sendonce.admin.desk import Desk
 from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Asking, Message, look_up, memory_of
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotThere
 from sendonce.domain.policies import Policy
 from sendonce.errors import NotAllowed
+from sendonce.store.ports import Store
 from sendonce.store.records import DeliveryRow, SubscriptionRow
 
 STEP = 200
@@ -98,33 +98,33 @@ class Report:
 
 
 async def audit(
-    desk: Desk, means: Means, *, since: datetime, destination: str | None = None, repair: Repair | None = None
+    store: Store, means: Means, *, since: datetime, destination: str | None = None, repair: Repair | None = None
 ) -> AsyncIterator[Report]:
     """Walk what was completed since then, in bounded steps; the report so far after each of them.
 
     Every step is whole: before the next begins, its findings are written, and with `repair` generations opened.
     """
     report = Report()
-    after = await desk.first_delivery_since(since - LONGEST_WAY) - 1
-    checking = _Checking(desk, means, (await desk.status()).now)
-    while rows := await desk.completed_after(after, since=since, limit=STEP):
+    after = await store.first_delivery_since(since - LONGEST_WAY) - 1
+    checking = _Checking(store, means, (await store.status()).now)
+    while rows := await store.completed_after(after, since=since, limit=STEP):
         after = rows[-1].id
         wanted = [each for each in rows if destination in (None, each.destination)]
         checked = await checking.all(wanted)
         report.looked_at += len(wanted)
-        await _note(desk, report, checked)
+        await _note(store, report, checked)
         if repair is not None:
-            await _repair(desk, report, [each.delivery.id for each in checked if each.can_be_repaired], repair)
+            await _repair(store, report, [each.delivery.id for each in checked if each.can_be_repaired], repair)
         yield report
 
 
-async def _note(desk: Desk, report: Report, checked: Sequence[Checked]) -> None:
+async def _note(store: Store, report: Report, checked: Sequence[Checked]) -> None:
     for each in checked:
         report.counts[each.check] += 1
         report.repairable += each.can_be_repaired
         if each.check not in FINDINGS:
             continue
-        is_new = await desk.add_finding(
+        is_new = await store.add_finding(
             each.delivery.id,
             kind=each.check.value,
             details=_DETAILS[each.check],
@@ -134,11 +134,11 @@ async def _note(desk: Desk, report: Report, checked: Sequence[Checked]) -> None:
             report.found.append(each._replace(is_new=is_new))
 
 
-async def _repair(desk: Desk, report: Report, ids: Sequence[int], repair: Repair) -> None:
+async def _repair(store: Store, report: Report, ids: Sequence[int], repair: Repair) -> None:
     """Open the next generations; each is in doubt, so that it is looked up once more before it is sent."""
     for delivery_id in ids[: max(repair.cap - len(report.opened), 0)]:
         try:
-            acted = await desk.open_generations(
+            acted = await store.open_generations(
                 [delivery_id], kind="repair", operator=repair.operator, reason=repair.reason
             )
         except NotAllowed:
@@ -149,8 +149,8 @@ async def _repair(desk: Desk, report: Report, ids: Sequence[int], repair: Repair
 class _Checking:
     """Asks about deliveries, so many at a time; remembers subscriptions."""
 
-    def __init__(self, desk: Desk, means: Means, now: datetime) -> None:
-        self._desk = desk
+    def __init__(self, store: Store, means: Means, now: datetime) -> None:
+        self._store = store
         self._means = means
         self._now = now
         self._begun = time.monotonic()
@@ -189,7 +189,7 @@ class _Checking:
 
     async def _message(self, delivery: DeliveryRow, address: str, credentials: Credentials) -> Message:
         """Return what was sent, without its content: that is not needed to ask, and may be gone."""
-        event = await self._desk.event(delivery.event_id)
+        event = await self._store.event(delivery.event_id)
         return Message(
             address=address,
             body="",
@@ -214,7 +214,7 @@ class _Checking:
         if subscription_id is None:
             return None
         if subscription_id not in self._subscriptions:
-            self._subscriptions[subscription_id] = await self._desk.subscription(subscription_id)
+            self._subscriptions[subscription_id] = await self._store.subscription(subscription_id)
         return self._subscriptions[subscription_id]
 
 

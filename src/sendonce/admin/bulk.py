@@ -3,8 +3,6 @@
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Protocol
 
 from sendonce.admin.text import one_line, stamp
 from sendonce.domain.deliveries import ReasonClass
@@ -17,12 +15,12 @@ from sendonce.store.bulk import (
     REPLAY,
     REQUEUE,
     RUNNING,
-    BulkStore,
     Found,
     NewOperation,
     OperationRow,
 )
 from sendonce.store.filters import Filter
+from sendonce.store.ports import Store
 
 # So many are looked at in one step, and so many of them changed: a step holds its locks for a moment only.
 WINDOW = 5000
@@ -30,18 +28,6 @@ MOST = 500
 _COUNTING_WINDOW = 20_000
 _WAITS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SUBJECTS = {REQUEUE: "open dead letters", REPLAY: "finished deliveries", CANCEL: "waiting deliveries"}
-
-
-class BulkDesk(BulkStore, Protocol):
-    """Operations by filter, and the verb of the orchestrator that a person may ask for."""
-
-    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
-        """See OrchestratorStore."""
-        ...
-
-    async def first_delivery_since(self, since: datetime) -> int:
-        """See ReadStore."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +51,14 @@ class Planned:
         return self.matching - self.skipped
 
 
-async def plan(desk: BulkDesk, kind: str, wanted: Filter) -> Planned:
+async def plan(store: Store, kind: str, wanted: Filter) -> Planned:
     """Count what an operation would do; nothing is changed."""
     matching = arrived = cancelled = 0
-    async for found in _matching(desk, kind, wanted):
+    async for found in _matching(store, kind, wanted):
         matching += len(found)
         arrived += sum(each.may_have_arrived for each in found)
     if kind != CANCEL and wanted.reason is None:
-        async for found in _matching(desk, kind, replace(wanted, reason=ReasonClass.CANCELLED)):
+        async for found in _matching(store, kind, replace(wanted, reason=ReasonClass.CANCELLED)):
             cancelled += len(found)
     return Planned(
         kind=kind,
@@ -84,20 +70,20 @@ async def plan(desk: BulkDesk, kind: str, wanted: Filter) -> Planned:
     )
 
 
-async def matches(desk: BulkDesk, kind: str, wanted: Filter) -> bool:
+async def matches(store: Store, kind: str, wanted: Filter) -> bool:
     """True when there is anything that matches; looks no further than that."""
-    async for found in _matching(desk, kind, wanted):
+    async for found in _matching(store, kind, wanted):
         if found:
             return True
     return False
 
 
 async def begin(
-    desk: BulkDesk, kind: str, wanted: Filter, *, operator: str, reason: str, rate: float = DEFAULT_RATE
+    store: Store, kind: str, wanted: Filter, *, operator: str, reason: str, rate: float = DEFAULT_RATE
 ) -> OperationRow:
     """Enter the operation: it is about what is there now, never about what it brings forth itself. `run` does it."""
-    first_id, upper_id = await _bounds(desk, kind, wanted)
-    return await desk.begin_operation(
+    first_id, upper_id = await _bounds(store, kind, wanted)
+    return await store.begin_operation(
         NewOperation(
             kind=kind,
             operator=operator,
@@ -111,20 +97,20 @@ async def begin(
     )
 
 
-async def run(desk: BulkDesk, operation_id: int) -> AsyncIterator[OperationRow]:
+async def run(store: Store, operation_id: int) -> AsyncIterator[OperationRow]:
     """Do an operation from where it has come to, at its rate; how far it has come after each step.
 
     Ends when all is done, or when somebody has paused or cancelled it. Several may run the same one.
     """
     import asyncio
 
-    operation = await find(desk, operation_id)
+    operation = await find(store, operation_id)
     rate = operation.rate or DEFAULT_RATE
     most = max(1, min(MOST, int(rate)))
     due = time.monotonic()
     while operation.state == RUNNING:
         before = operation.affected
-        operation = await _step(desk, operation, most)
+        operation = await _step(store, operation, most)
         yield operation
         now = time.monotonic()
         due = max(due, now) + (operation.affected - before) / rate
@@ -132,23 +118,23 @@ async def run(desk: BulkDesk, operation_id: int) -> AsyncIterator[OperationRow]:
             await asyncio.sleep(due - now)
 
 
-async def pause(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+async def pause(store: Store, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
     """Whoever runs it stops before the next step."""
-    return await desk.set_operation_state(operation_id, PAUSED, operator=operator, reason=reason)
+    return await store.set_operation_state(operation_id, PAUSED, operator=operator, reason=reason)
 
 
-async def resume(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+async def resume(store: Store, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
     """Let it go on; `run` does it. Also for one whose runner was killed."""
-    return await desk.set_operation_state(operation_id, RUNNING, operator=operator, reason=reason)
+    return await store.set_operation_state(operation_id, RUNNING, operator=operator, reason=reason)
 
 
-async def cancel(desk: BulkDesk, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
+async def cancel(store: Store, operation_id: int, *, operator: str, reason: str | None) -> OperationRow:
     """End it here, for good. What it has done stays done."""
-    return await desk.set_operation_state(operation_id, CANCELLED, operator=operator, reason=reason)
+    return await store.set_operation_state(operation_id, CANCELLED, operator=operator, reason=reason)
 
 
-async def find(desk: BulkDesk, operation_id: int) -> OperationRow:
-    operation = await desk.operation(operation_id)
+async def find(store: Store, operation_id: int) -> OperationRow:
+    operation = await store.operation(operation_id)
     if operation is None:
         raise NotFound(f"there is no operation {operation_id}")
     return operation
@@ -168,30 +154,30 @@ def described(kind: str, wanted: Filter) -> str:
     return " ".join([_SUBJECTS[kind], *filter(None, parts)])
 
 
-async def _matching(desk: BulkDesk, kind: str, wanted: Filter) -> AsyncIterator[tuple[Found, ...]]:
+async def _matching(store: Store, kind: str, wanted: Filter) -> AsyncIterator[tuple[Found, ...]]:
     """What matches now, a bounded step at a time."""
-    after, upper = await _bounds(desk, kind, wanted)
+    after, upper = await _bounds(store, kind, wanted)
     while after < upper:
-        seen = await desk.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
+        seen = await store.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
         if seen.last_id is None:
             return
         after = seen.last_id
         yield seen.found
 
 
-async def _bounds(desk: BulkDesk, kind: str, wanted: Filter) -> tuple[int, int]:
-    first, upper = await desk.bounds(kind)
+async def _bounds(store: Store, kind: str, wanted: Filter) -> tuple[int, int]:
+    first, upper = await store.bounds(kind)
     if kind != REQUEUE and wanted.since is not None:
-        first = max(first, await desk.first_delivery_since(wanted.since) - 1)
+        first = max(first, await store.first_delivery_since(wanted.since) - 1)
     return first, upper
 
 
-async def _step(desk: BulkDesk, operation: OperationRow, most: int) -> OperationRow:
+async def _step(store: Store, operation: OperationRow, most: int) -> OperationRow:
     """One step; tried again for a while when the database cannot answer. A step that was lost has moved nothing, and
     one whose answer was lost has moved the place from which the next one goes on."""
     import asyncio
 
-    step = desk.cancel_step if operation.kind == CANCEL else desk.step
+    step = store.cancel_step if operation.kind == CANCEL else store.step
     for wait in _WAITS:
         try:
             return await step(operation.id, window=WINDOW, most=most)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sendonce.admin.desk import Desk
 from sendonce.admin.text import stamp
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.destinations import Routed, TypedDestination, normalise, scheme_of
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.events import new_event
 from sendonce.errors import BadDestination, BadEvent, NotAllowed, NotFound
+from sendonce.store.ports import Store
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import Acted, DeadLetterRow, DeliveryRow
 
@@ -28,17 +28,17 @@ class Reopened:
 
 
 async def requeue(
-    desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, reason: str, even_if_sent: bool = False
+    store: Store, dead_letter_ids: Sequence[int], *, operator: str, reason: str, even_if_sent: bool = False
 ) -> list[Reopened]:
     """Send dead letters again, all or none. What may have been sent already needs `even_if_sent`."""
-    letters = [await open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
+    letters = [await open_letter(store, each) for each in dict.fromkeys(dead_letter_ids)]
     for letter in letters:
         if letter.in_doubt and not even_if_sent:
             raise NotAllowed(
                 f"dead letter {letter.id} may have been sent already: look at it with: sendonce explain "
                 f"delivery:{letter.delivery_id}; to send it all the same, add --even-if-sent"
             )
-    acted = await desk.open_generations(
+    acted = await store.open_generations(
         [letter.delivery_id for letter in letters], kind="requeue", operator=operator, reason=reason
     )
     return [
@@ -53,11 +53,11 @@ async def requeue(
 
 
 async def replay(
-    desk: Desk, delivery_ids: Sequence[int], *, operator: str, reason: str, even_if_sent: bool = False
+    store: Store, delivery_ids: Sequence[int], *, operator: str, reason: str, even_if_sent: bool = False
 ) -> list[Reopened]:
     """Open the next generation of finished deliveries, all or none. What was sent needs `even_if_sent`."""
-    deliveries = [await _finished(desk, each) for each in dict.fromkeys(delivery_ids)]
-    sent = [each.status is DeliveryState.COMPLETED or await may_have_been_sent(desk, each) for each in deliveries]
+    deliveries = [await _finished(store, each) for each in dict.fromkeys(delivery_ids)]
+    sent = [each.status is DeliveryState.COMPLETED or await may_have_been_sent(store, each) for each in deliveries]
     for delivery, was_sent in zip(deliveries, sent, strict=True):
         if was_sent and not even_if_sent:
             known = "was sent" if delivery.status is DeliveryState.COMPLETED else "may have been sent already"
@@ -65,7 +65,7 @@ async def replay(
                 f"delivery {delivery.id} {known}: look at it with: sendonce explain delivery:{delivery.id}; "
                 "to send it again, add --even-if-sent"
             )
-    acted = await desk.open_generations(
+    acted = await store.open_generations(
         [delivery.id for delivery in deliveries], kind="replay", operator=operator, reason=reason
     )
     return [
@@ -79,10 +79,10 @@ async def replay(
     ]
 
 
-async def discard(desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
+async def discard(store: Store, dead_letter_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
     """Close dead letters for good; the deliveries stay as they are. None is closed when one is not open."""
-    letters = [await open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
-    return await desk.discard([letter.id for letter in letters], operator=operator, reason=reason)
+    letters = [await open_letter(store, each) for each in dict.fromkeys(dead_letter_ids)]
+    return await store.discard([letter.id for letter in letters], operator=operator, reason=reason)
 
 
 async def may_have_been_sent(store: ReadStore, delivery: DeliveryRow) -> bool:
@@ -124,11 +124,11 @@ class Attested:
 
 
 async def attest(
-    desk: Desk, dead_letter_ids: Sequence[int], *, operator: str, reason: str, notification_id: str | None = None
+    store: Store, dead_letter_ids: Sequence[int], *, operator: str, reason: str, notification_id: str | None = None
 ) -> list[Attested]:
     """Complete dead letters on a person's word, all or none; nothing is sent. None when one is not open."""
-    letters = [await open_letter(desk, each) for each in dict.fromkeys(dead_letter_ids)]
-    acted = await desk.attest(
+    letters = [await open_letter(store, each) for each in dict.fromkeys(dead_letter_ids)]
+    acted = await store.attest(
         [letter.id for letter in letters], operator=operator, reason=reason, notification_id=notification_id
     )
     return [
@@ -146,7 +146,7 @@ _MAIL = "mailto"
 
 
 async def correct(
-    desk: Desk,
+    store: Store,
     delivery_id: int,
     *,
     to: str | TypedDestination | None = None,
@@ -160,8 +160,8 @@ async def correct(
     `to` is a URI, or an Email with the whole content. `payload` is what is sent instead of the event's own, which stays
     as it was recorded. The token is a new one: what may have been sent before needs `even_if_sent`.
     """
-    delivery, address = await _found(desk, delivery_id)
-    may_repeat = await may_have_been_sent(desk, delivery)
+    delivery, address = await _found(store, delivery_id)
+    may_repeat = await may_have_been_sent(store, delivery)
     if may_repeat and not even_if_sent:
         raise NotAllowed(
             f"delivery {delivery.id} may have been sent already: look at it with: sendonce explain "
@@ -169,9 +169,9 @@ async def correct(
         )
     wanted = _rendered(delivery, address, to, payload)
     before, after = scheme_of(address), scheme_of(wanted.uri)
-    if before != after and wanted.content is None and await desk.content(delivery.id) is not None:
+    if before != after and wanted.content is None and await store.content(delivery.id) is not None:
         raise NotAllowed(f"its content was made for {before}; give the content for {after} too")
-    acted = await desk.correct(
+    acted = await store.correct(
         delivery.id,
         content=wanted.content,
         destination=None if wanted.uri == address else wanted.uri,
@@ -184,13 +184,13 @@ async def correct(
     )
 
 
-async def amended_mail(desk: Desk, delivery_id: int, to: str | None, changes: Mapping[str, str]) -> Email:
+async def amended_mail(store: Store, delivery_id: int, to: str | None, changes: Mapping[str, str]) -> Email:
     """A delivery's e-mail with some of its parts changed (subject, text, html), for another address or the same."""
-    delivery, address = await _found(desk, delivery_id)
+    delivery, address = await _found(store, delivery_id)
     uri = address if to is None else normalise(to)
     if scheme_of(uri) != _MAIL:
         raise BadDestination("subject, text and html belong to an e-mail, and this is none; give its payload")
-    parts: dict[str, Any] = json.loads(await desk.content(delivery.id) or "{}")
+    parts: dict[str, Any] = json.loads(await store.content(delivery.id) or "{}")
     files = [
         Attachment(each["filename"], base64.b64decode(each["content"]), each["content_type"])
         for each in parts.pop("attachments", ())
@@ -211,13 +211,13 @@ def _rendered(delivery: DeliveryRow, address: str, to: str | TypedDestination | 
     return Routed(wanted.uri, event.payload)
 
 
-async def _found(desk: Desk, delivery_id: int) -> tuple[DeliveryRow, str]:
+async def _found(store: Store, delivery_id: int) -> tuple[DeliveryRow, str]:
     """The delivery, and where it leads to."""
-    delivery = await desk.delivery(delivery_id)
+    delivery = await store.delivery(delivery_id)
     if delivery is None:
         raise NotFound(f"there is no delivery {delivery_id}")
     if delivery.subscription_id is not None:
-        subscription = await desk.subscription(delivery.subscription_id)
+        subscription = await store.subscription(delivery.subscription_id)
         if subscription is not None:
             return delivery, subscription.destination
     return delivery, delivery.destination

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sendonce.admin.desk import CancelDesk
 from sendonce.admin.text import counted, listed
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.errors import NotFound
+from sendonce.store.ports import Store
 from sendonce.store.readers import ReadStore
 
 
@@ -22,16 +22,16 @@ class Cancelled:
     message: str
 
 
-async def cancel(desk: CancelDesk, delivery_ids: Sequence[int], *, operator: str, reason: str) -> list[Cancelled]:
+async def cancel(store: Store, delivery_ids: Sequence[int], *, operator: str, reason: str) -> list[Cancelled]:
     """Cancel what is Pending or waits to retry; an answer for each, in the order given."""
     wanted = list(dict.fromkeys(delivery_ids))
-    acted = await desk.cancel(wanted, operator=operator, reason=reason)
+    acted = await store.cancel(wanted, operator=operator, reason=reason)
     done = set(acted.ids)
-    return [await _answer(desk, each, done=each in done) for each in wanted]
+    return [await _answer(store, each, done=each in done) for each in wanted]
 
 
-async def _answer(desk: CancelDesk, delivery_id: int, *, done: bool) -> Cancelled:
-    delivery = await desk.delivery(delivery_id)
+async def _answer(store: Store, delivery_id: int, *, done: bool) -> Cancelled:
+    delivery = await store.delivery(delivery_id)
     if delivery is None:
         return Cancelled(delivery_id, False, f"there is no delivery {delivery_id}")
     if done:

@@ -42,6 +42,16 @@ class Limits:
     retention: Mapping[str, timedelta] = field(default_factory=dict)
 
 
+async def examine(url: str, limits: Limits) -> "list[Diagnosis]":
+    """Say what is well and what is wrong with a database and its surroundings, whatever its schema."""
+    from sendonce import compose
+
+    examined = await compose.examine(url)
+    if isinstance(examined, ExaminedSqlite):
+        return diagnose_sqlite(examined, limits)
+    return diagnose_postgres(examined, limits)
+
+
 def ok(name: str, sentence: str) -> Diagnosis:
     return Diagnosis(name, Level.OK, sentence)
 

@@ -3,28 +3,15 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from sendonce.admin.text import counted
 from sendonce.errors import ConfigError, NotAllowed
-from sendonce.store.readers import ReadStore
+from sendonce.store.ports import Store
 
 STEP = 10_000
 LONGEST_WAIT = timedelta(days=365)
 # As long as any channel of ours says that its other side's look-up may lag.
 USUAL_WAIT = timedelta(minutes=5)
-
-
-class DoubtDesk(ReadStore, Protocol):
-    """Reading, and the orchestrator's verbs that a person may ask for after a restore."""
-
-    async def doubt(self, after: int, limit: int, *, wait: timedelta, is_exact: bool = False) -> tuple[int, int | None]:
-        """See OrchestratorStore."""
-        ...
-
-    async def log_doubt(self, *, operator: str, reason: str, affected: int) -> int:
-        """See OrchestratorStore."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +23,7 @@ class Doubted:
 
 
 async def open_in_doubt(
-    desk: DoubtDesk, *, operator: str, reason: str, wait: timedelta | None = None, even_if_running: bool = False
+    store: Store, *, operator: str, reason: str, wait: timedelta | None = None, even_if_running: bool = False
 ) -> AsyncIterator[Doubted]:
     """Put all open deliveries in doubt, in steps; how far it has come after each. Logged, also when interrupted.
 
@@ -47,14 +34,14 @@ async def open_in_doubt(
     """
     if wait is not None and not timedelta(0) <= wait <= LONGEST_WAIT:
         raise ConfigError(f"a wait is between zero and {LONGEST_WAIT.days} days long")
-    workers = (await desk.status()).workers
+    workers = (await store.status()).workers
     if workers and not even_if_running:
         named = ", ".join(each.name for each in workers[:3])
         raise NotAllowed(f"{counted(len(workers), 'worker')} alive ({named}): stop first, or add --even-if-running")
     changed, after = 0, 0
     try:
         while True:
-            step, last = await desk.doubt(
+            step, last = await store.doubt(
                 after, STEP, wait=USUAL_WAIT if wait is None else wait, is_exact=wait is not None
             )
             if last is None:
@@ -62,4 +49,4 @@ async def open_in_doubt(
             changed, after = changed + step, last
             yield Doubted(changed=changed, last_id=after)
     finally:
-        await desk.log_doubt(operator=operator, reason=reason, affected=changed)
+        await store.log_doubt(operator=operator, reason=reason, affected=changed)

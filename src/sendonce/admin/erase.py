@@ -3,30 +3,16 @@
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.domain.texts import digest
+from sendonce.errors import ConfigError
 from sendonce.store.erasures import taking
-from sendonce.store.records import Acted
-from sendonce.store.upkeep import Erased, ErasureStore, Facts, Person
+from sendonce.store.ports import Store
+from sendonce.store.upkeep import Erased, Facts, Person
 
 WINDOW = 5000
 STEP = 200
-
-
-class ErasureDesk(ErasureStore, Protocol):
-    """Erasing, and the one verb of the orchestrator that it takes: what is still open is cancelled first."""
-
-    async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
-        """See OrchestratorStore."""
-        ...
-
-    async def log_upkeep(
-        self, kind: str, *, operator: str, reason: str, subject: str, affected: int, details: str
-    ) -> int:
-        """See RetentionStore."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +28,32 @@ class Erasing:
         return self.erased.events > 0 or self.erased.busy > 0
 
 
+NOTHING = Erasing(Erased(), 0, 0)
+
+
+def person_of(destination: str | None, subject: str | None, tenant: str | None) -> Person:
+    """Check whose content is to be erased: everything to one destination, or everything about one subject."""
+    if (destination is None) == (subject is None):
+        raise ConfigError("say whose content: a destination, or a subject")
+    return Person(destination=destination, subject=subject, tenant=tenant)
+
+
 async def erase(
-    desk: ErasureDesk, person: Person, *, shared: bool, operator: str, reason: str
+    store: Store, person: Person, *, shared: bool, operator: str, reason: str
 ) -> AsyncGenerator[Erasing, None]:
     """Cancel and erase, in steps; how far it has come after each. What was found is logged, also when interrupted, and
     never by name."""
-    done = Erasing(Erased(), 0, 0)
+    done = NOTHING
     try:
-        async for last_id, found in _walk(desk, person):
-            cancelled = await _cancel(desk, found, operator, reason)
+        async for last_id, found in _walk(store, person):
+            cancelled = await _cancel(store, found, operator, reason)
             ids = [each.event_id for each in found]
-            erased = await desk.erase(ids, person, shared=shared, operator=operator) if ids else Erased()
+            erased = await store.erase(ids, person, shared=shared, operator=operator) if ids else Erased()
             done = Erasing(done.erased + erased, done.cancelled + cancelled, last_id)
             yield done
     finally:
         if done.has_found:
-            await desk.log_upkeep(
+            await store.log_upkeep(
                 "erase",
                 operator=operator,
                 reason=reason,
@@ -67,30 +63,30 @@ async def erase(
             )
 
 
-async def count(desk: ErasureDesk, person: Person, *, shared: bool) -> AsyncGenerator[Erasing, None]:
+async def count(store: Store, person: Person, *, shared: bool) -> AsyncGenerator[Erasing, None]:
     """What `erase` would come to now; nothing is changed."""
-    done = Erasing(Erased(), 0, 0)
-    async for last_id, found in _walk(desk, person):
+    done = NOTHING
+    async for last_id, found in _walk(store, person):
         step = taking(found, person, shared=shared, cancelled=True).counts
         done = Erasing(done.erased + step, done.cancelled + sum(len(each.waiting) for each in found), last_id)
         yield done
 
 
-async def _walk(desk: ErasureDesk, person: Person) -> AsyncIterator[tuple[int, list[Facts]]]:
+async def _walk(store: Store, person: Person) -> AsyncIterator[tuple[int, list[Facts]]]:
     """What is there of this person, a bounded number of events at a time, each event once."""
     after = 0
     while True:
-        found, last_id = await desk.events_of(person, after, limit=WINDOW)
+        found, last_id = await store.events_of(person, after, limit=WINDOW)
         if last_id is None:
             return
         for start in range(0, max(len(found), 1), STEP):
-            yield last_id, await desk.facts_of(found[start : start + STEP], person)
+            yield last_id, await store.facts_of(found[start : start + STEP], person)
         after = last_id
 
 
-async def _cancel(desk: ErasureDesk, found: Sequence[Facts], operator: str, reason: str) -> int:
+async def _cancel(store: Store, found: Sequence[Facts], operator: str, reason: str) -> int:
     waiting = [delivery_id for each in found for delivery_id in each.waiting]
-    return len((await desk.cancel(waiting, operator=operator, reason=reason)).ids) if waiting else 0
+    return len((await store.cancel(waiting, operator=operator, reason=reason)).ids) if waiting else 0
 
 
 def _counts(done: Erasing) -> dict[str, int]:

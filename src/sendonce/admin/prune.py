@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sendonce.admin.text import plain
+from sendonce.domain.durations import format_duration
+from sendonce.engine.retention import RetentionSettings
 from sendonce.errors import ConfigError, SendonceError
 from sendonce.store.upkeep import Archive, RetentionStore, Stage
 
@@ -76,6 +78,24 @@ class Progress:
     deliveries: int = 0
     events: int = 0
     rest: int = 0
+    archived: int = 0
+
+
+def plan_of(settings: RetentionSettings) -> Plan:
+    """Return what the settings of retention say."""
+    return Plan(
+        about=about(settings),
+        ages=settings.stages,
+        workers=settings.workers,
+        operations=settings.operations,
+        batch=settings.batch,
+    )
+
+
+def about(settings: RetentionSettings) -> str:
+    """payloads 30d, history 90d, keys never."""
+    ages = {"payloads": settings.payloads, "history": settings.history, "keys": settings.keys}
+    return ", ".join(f"{name} {'never' if age is None else format_duration(age)}" for name, age in ages.items())
 
 
 async def prune(

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 
-from sendonce.admin.desk import Desk
-from sendonce.admin.text import dated, one_line
+from sendonce.admin.text import counted, one_line, stamp
 from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.errors import BadDestination, ConfigError, NotFound
-from sendonce.store.records import DeliveryRow, StopRow
+from sendonce.store.ports import Store
+from sendonce.store.records import Acted, DeliveryRow, StopRow
 
 SCOPES = ("all", "channel", "destination", "tenant")
 _CHANNEL = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
@@ -62,25 +64,50 @@ def holding(stops: Iterable[StopRow], delivery: DeliveryRow, address: str) -> St
     return min(found, key=lambda stop: SCOPES.index(stop.scope), default=None)
 
 
-async def stop(desk: Desk, scope: str, value: str, *, operator: str, reason: str | None) -> str:
-    """Hold back all sends of a scope until it is resumed; a sentence about what is true now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A stop. `since` and `by` when it was there already; `in_flight`: so many were being sent when it was set."""
+
+    scope: str
+    value: str
+    in_flight: int
+    since: datetime | None = None
+    by: str | None = None
+    operation_id: int | None = None
+
+
+async def stop(store: Store, scope: str, value: str, *, operator: str, reason: str | None) -> Stopped:
+    """Hold back all sends of a scope until it is resumed."""
     scope, value = check_scope(scope, value)
-    named = spelled(scope, value)
-    status = await desk.status()
+    status = await store.status()
     for each in status.stops:
         if (each.scope, each.value) == (scope, value):
-            return f"{named} was stopped already, {dated(each.created_at, status.now)} by {each.operator}"
-    await desk.stop(scope, value, operator=operator, reason=reason)
-    return f"stopped: nothing more is sent for {named}; go on with: sendonce resume {named}"
+            return Stopped(
+                scope=scope, value=value, in_flight=status.in_flight, since=each.created_at, by=each.operator
+            )
+    acted = await store.stop(scope, value, operator=operator, reason=reason)
+    in_flight = (await store.status()).in_flight
+    return Stopped(scope=scope, value=value, in_flight=in_flight, operation_id=acted.operation_id)
 
 
-async def resume(desk: Desk, scope: str, value: str, *, operator: str) -> str:
+async def resume(store: Store, scope: str, value: str, *, operator: str) -> Acted:
     """Lift a stop; NotFound when there is none. What it held back is due again."""
     scope, value = check_scope(scope, value)
-    named = spelled(scope, value)
-    stops = (await desk.status()).stops
+    stops = (await store.status()).stops
     if not any((each.scope, each.value) == (scope, value) for each in stops):
         others = ", ".join(spelled(each.scope, each.value) for each in stops)
-        raise NotFound(f"{named} is not stopped; stopped are: {others or 'none'}")
-    await desk.resume(scope, value, operator=operator)
-    return f"resumed: {named} is sent again"
+        raise NotFound(f"{spelled(scope, value)} is not stopped; stopped are: {others or 'none'}")
+    return await store.resume(scope, value, operator=operator)
+
+
+def stop_sentence(stopped: Stopped) -> str:
+    """stopped: nothing is claimed for --channel mailto from now on; 12 are being sent now and may still arrive."""
+    named = spelled(stopped.scope, stopped.value)
+    if stopped.since is not None:
+        return f"{named} was stopped already, on {stamp(stopped.since)} by {one_line(stopped.by or '')}"
+    if not stopped.in_flight:
+        return f"stopped: nothing is sent for {named} from now on"
+    sending = counted(stopped.in_flight, "delivery is", "deliveries are")
+    which = "" if stopped.scope == "all" else f"; those of them for {named}"
+    begun = f"stopped: no new send begins for {named}; {sending} being sent at this moment"
+    return f"{begun}{which or ', which'} may still arrive"

@@ -7,22 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sendonce.admin.desk import Desk
 from sendonce.channels.header_names import is_ours
-from sendonce.channels.signing import key_of
-from sendonce.domain.destinations import normalise
+from sendonce.channels.signing import key_of, new_secret
+from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
 from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.sealing import VARIABLE, SecretBox, Use
-from sendonce.store.ports import SealStore
+from sendonce.store.ports import SealStore, Store
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import ROOMS_SHOWN, DeliveryRow, KeptSecret, SubscriptionRow
 from sendonce.store.subscriptions import Sealing
 
 ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
+# What is sent there is signed unless somebody says no.
+SIGNED = ("http", "https")
+# The rate that stands for no limit.
+NO_RATE = "none"
 # The type of an event that is only a test.
 TEST = "sendonce.test"
 # What its deliveries can wait for, and the beginnings of the rooms they wait in.
@@ -95,12 +98,14 @@ def check_policy(policy: str) -> str:
     return json.dumps(json.loads(policy or "{}"), sort_keys=True)
 
 
-async def add(desk: Desk, wanted: NewSubscription, *, operator: str, secrets: Sealing | None = None) -> SubscriptionRow:
+async def add(
+    store: Store, wanted: NewSubscription, *, operator: str, secrets: Sealing | None = None
+) -> SubscriptionRow:
     """Enter a subscription: every matching event recorded from now on gets a delivery to it.
 
     `secrets`: see `Secrets.sealed`.
     """
-    subscription_id = await desk.add_subscription(
+    subscription_id = await store.add_subscription(
         tenant=wanted.tenant,
         types=wanted.types,
         destination=wanted.destination,
@@ -110,56 +115,65 @@ async def add(desk: Desk, wanted: NewSubscription, *, operator: str, secrets: Se
         rate=wanted.rate,
         secrets=secrets,
     )
-    return await _existing(desk, subscription_id)
+    return await _existing(store, subscription_id)
 
 
 async def change(
-    desk: Desk, subscription_id: int, state: str, *, operator: str, reason: str | None = None
+    store: Store, subscription_id: int, state: str, *, operator: str, reason: str | None = None
 ) -> SubscriptionRow:
     """Pause, resume (active) or remove. Removed is for good."""
-    found = await standing(desk, subscription_id)
+    found = await standing(store, subscription_id)
     if found.state != state:
-        await desk.set_subscription_state(subscription_id, state, operator=operator, reason=reason)
-    return await _existing(desk, subscription_id)
+        await store.set_subscription_state(subscription_id, state, operator=operator, reason=reason)
+    return await _existing(store, subscription_id)
 
 
-async def set_rate(
-    desk: Desk, subscription_id: int, rate: float | None, *, operator: str, reason: str | None = None
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What to change about a subscription, checked; None leaves it as it is."""
+
+    types: tuple[str, ...] | None = None
+    policy: str | None = None
+    rate: float | None = None
+    drops_policy: bool = False
+    drops_rate: bool = False
+
+    @classmethod
+    def checked(cls, types: Sequence[str] | None, policy: Mapping[str, object] | None, rate: str | None) -> "Changes":
+        """Check everything before anything is changed. An empty policy and the rate "none" drop what is there."""
+        return cls(
+            types=None if types is None else check_types(types),
+            policy=check_policy(json.dumps(dict(policy))) if policy else None,
+            rate=None if rate in (None, NO_RATE) else parse_rate(str(rate)),
+            drops_policy=policy is not None and not policy,
+            drops_rate=rate == NO_RATE,
+        )
+
+
+async def apply(
+    store: Store, subscription_id: int, changes: Changes, *, operator: str, reason: str | None
 ) -> SubscriptionRow:
-    """Send at most so many a second from now on; None: as many as there are."""
-    await standing(desk, subscription_id)
-    await desk.set_subscription_rate(subscription_id, rate, operator=operator, reason=reason)
-    return await _existing(desk, subscription_id)
+    """Change a subscription; return it as it is then. What was recorded for it before still goes out."""
+    await standing(store, subscription_id)
+    if changes.types is not None:
+        await store.set_subscription_types(subscription_id, changes.types, operator=operator, reason=reason)
+    if changes.policy is not None or changes.drops_policy:
+        await store.set_subscription_policy(subscription_id, changes.policy, operator=operator, reason=reason)
+    if changes.rate is not None or changes.drops_rate:
+        await store.set_subscription_rate(subscription_id, changes.rate, operator=operator, reason=reason)
+    return await _existing(store, subscription_id)
 
 
-async def set_policy(
-    desk: Desk, subscription_id: int, policy: str | None, *, operator: str, reason: str | None = None
-) -> SubscriptionRow:
-    """Its own limits from now on, for what waits too (see `check_policy`); None: those of its channel."""
-    await standing(desk, subscription_id)
-    await desk.set_subscription_policy(subscription_id, policy, operator=operator, reason=reason)
-    return await _existing(desk, subscription_id)
-
-
-async def set_types(
-    desk: Desk, subscription_id: int, types: Sequence[str], *, operator: str, reason: str | None = None
-) -> SubscriptionRow:
-    """What it gets from now on (see `check_types`); what was recorded for it before still goes out."""
-    await standing(desk, subscription_id)
-    await desk.set_subscription_types(subscription_id, types, operator=operator, reason=reason)
-    return await _existing(desk, subscription_id)
-
-
-async def send_test(desk: Desk, subscription_id: int, *, operator: str) -> DeliveryRow:
+async def send_test(store: Store, subscription_id: int, *, operator: str) -> DeliveryRow:
     """Record an event that says that it is a test, for this subscription alone; its delivery, which is due.
 
     It goes the whole way: secrets, policy, rate, and a pause holds it back too.
     """
-    await standing(desk, subscription_id)
+    await standing(store, subscription_id)
     payload = {"test": True, "subscription_id": subscription_id}
     event = new_event(TEST, payload, key=f"test/{subscription_id}/{dice.token_hex(8)}")
-    [delivery_id] = (await desk.add_test(subscription_id, event, operator=operator)).ids
-    delivery = await desk.delivery(delivery_id)
+    [delivery_id] = (await store.add_test(subscription_id, event, operator=operator)).ids
+    delivery = await store.delivery(delivery_id)
     if delivery is None:
         raise NotFound(f"there is no delivery {delivery_id}")
     return delivery
@@ -226,12 +240,30 @@ class Secrets:
         return lambda id: {kind: sealer.seal(text, Use(id, kind)) for kind, text in given.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Rotated:
-    """A subscription with a new secret; `is_replacement` when it had one before."""
-
-    subscription: SubscriptionRow
-    is_replacement: bool
+def new_secrets(
+    destination: str,
+    *,
+    is_signed: bool | None = None,
+    secret: str | None = None,
+    bearer: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    certificate: str | None = None,
+) -> Secrets:
+    """Check what a new subscription is given. Signed is what goes to an HTTP address, unless the caller says otherwise,
+    with the secret that is given or a new one."""
+    checked = check_headers(f"{name}: {value}" for name, value in (headers or {}).items())
+    if is_signed is False and secret is not None:
+        raise ConfigError("a subscription that is not signed has no secret; give one of the two")
+    if bearer is not None and "authorization" in {name.lower() for name in checked}:
+        raise ConfigError("a bearer token and an Authorization header exclude each other")
+    if is_signed is None:
+        is_signed = secret is not None or scheme_of(destination) in SIGNED
+    return Secrets(
+        signing=check_signing(secret) if secret is not None else new_secret() if is_signed else None,
+        bearer=None if bearer is None else check_bearer(bearer),
+        headers=checked,
+        certificate=None if certificate is None else check_certificate(certificate),
+    )
 
 
 def check_signing(text: str) -> str:
@@ -270,23 +302,27 @@ def check_certificate(pem: str) -> str:
 
 
 async def rotate(
-    desk: Desk,
+    store: Store,
     subscription_id: int,
-    secret: str,
+    secret: str | None,
     *,
     overlap: timedelta,
     sealer: SecretBox,
     operator: str,
     reason: str | None = None,
-) -> Rotated:
-    """Sign with this secret too from now on, and with it alone after `overlap`."""
+) -> tuple[str, bool]:
+    """Sign with this secret (None: a new one) too from now on, and with it alone after `overlap`.
+
+    Return the secret, and whether there was one before.
+    """
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
         raise ConfigError(f"an overlap is between zero and {LONGEST_OVERLAP.days} days long")
-    found = await standing(desk, subscription_id)
-    is_replacement = any(each.kind == "signing" for each in await desk.kept_secrets(subscription_id))
-    stored = sealer.seal(check_signing(secret).encode(), Use(subscription_id, "signing"))
-    await desk.rotate_secret(subscription_id, stored, overlap=overlap, operator=operator, reason=reason)
-    return Rotated(found, is_replacement)
+    await standing(store, subscription_id)
+    signing = new_secret() if secret is None else check_signing(secret)
+    is_replacement = any(each.kind == "signing" for each in await store.kept_secrets(subscription_id))
+    stored = sealer.seal(signing.encode(), Use(subscription_id, "signing"))
+    await store.rotate_secret(subscription_id, stored, overlap=overlap, operator=operator, reason=reason)
+    return signing, is_replacement
 
 
 async def reseal(store: SealStore, sealer: SecretBox, *, operator: str) -> int:

@@ -31,8 +31,8 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     import asyncio
 
-    from sendonce.admin.doctor import Level
-    from sendonce.compose import display_url, examine
+    from sendonce.admin.doctor import Level, examine
+    from sendonce.compose import display_url
 
     url = database_of(args)
     limits = _limits(args)

@@ -38,11 +38,14 @@ def add_test(parser: Parser) -> None:
 def policy(args: argparse.Namespace) -> int:
     operator = operator_of(args)
     try:
-        wanted = None if args.policy == "none" else subscriptions.check_policy(args.policy)
+        wanted = subscriptions.Changes(
+            policy=None if args.policy == "none" else subscriptions.check_policy(args.policy),
+            drops_policy=args.policy == "none",
+        )
     except SendonceError as error:
         raise WrongUse(str(error)) from None
     row = with_store(
-        args, lambda store: subscriptions.set_policy(store, args.id, wanted, operator=operator, reason=args.reason)
+        args, lambda store: subscriptions.apply(store, args.id, wanted, operator=operator, reason=args.reason)
     )
     if args.json:
         say_json(row)
@@ -55,11 +58,11 @@ def policy(args: argparse.Namespace) -> int:
 def types(args: argparse.Namespace) -> int:
     operator = operator_of(args)
     try:
-        wanted = subscriptions.check_types(args.type)
+        wanted = subscriptions.Changes(types=subscriptions.check_types(args.type))
     except SendonceError as error:
         raise WrongUse(str(error)) from None
     row = with_store(
-        args, lambda store: subscriptions.set_types(store, args.id, wanted, operator=operator, reason=args.reason)
+        args, lambda store: subscriptions.apply(store, args.id, wanted, operator=operator, reason=args.reason)
     )
     if args.json:
         say_json(row)

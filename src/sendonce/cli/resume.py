@@ -2,7 +2,7 @@
 
 import argparse
 
-from sendonce.admin.stops import resume
+from sendonce.admin.stops import check_scope, resume, spelled
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_operator
 from sendonce.cli.output import say
@@ -24,5 +24,6 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     scope, value = scope_of(args)
     operator = operator_of(args)
-    say(with_store(args, lambda store: resume(store, scope, value, operator=operator)))
+    with_store(args, lambda store: resume(store, scope, value, operator=operator))
+    say(f"resumed: {spelled(*check_scope(scope, value))} is sent again")
     return 0

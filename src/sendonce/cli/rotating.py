@@ -2,6 +2,7 @@
 
 import argparse
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from sendonce.admin import subscriptions
 from sendonce.admin.text import counted, plain
@@ -14,6 +15,9 @@ from sendonce.cli.secret_files import add_config, add_secret_file, sealer_of, si
 from sendonce.cli.settings import operator_of
 from sendonce.domain.durations import format_duration
 from sendonce.store.records import SubscriptionRow
+
+if TYPE_CHECKING:
+    from sendonce.store.ports import Store
 
 
 def add_rotate(parser: Parser) -> None:
@@ -38,23 +42,22 @@ def add_reseal(parser: Parser) -> None:
 
 
 def rotate(args: argparse.Namespace) -> int:
-    from sendonce.channels.signing import new_secret
-
     operator, sealer = operator_of(args), sealer_of(args)
     brought = signing_of(args)
-    secret = brought or new_secret()
-    rotated = with_store(
-        args,
-        lambda store: subscriptions.rotate(
-            store, args.id, secret, overlap=args.overlap, sealer=sealer, operator=operator, reason=args.reason
-        ),
-    )
+
+    async def work(store: "Store") -> tuple[str, bool, SubscriptionRow]:
+        secret, is_replacement = await subscriptions.rotate(
+            store, args.id, brought, overlap=args.overlap, sealer=sealer, operator=operator, reason=args.reason
+        )
+        return secret, is_replacement, await subscriptions.standing(store, args.id)
+
+    secret, is_replacement, row = with_store(args, work)
     old = "there was none before it"
-    if rotated.is_replacement:
+    if is_replacement:
         lasts = f"signs too for {format_duration(args.overlap)}" if args.overlap else "is gone"
         old = f"the one before it {lasts}"
     sentence = f"subscription {args.id} has a new secret; {old}"
-    say_with_secret(args, rotated.subscription, sentence, secret if brought is None else None)
+    say_with_secret(args, row, sentence, secret if brought is None else None)
     return 0
 
 

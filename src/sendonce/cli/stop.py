@@ -2,7 +2,7 @@
 
 import argparse
 
-from sendonce.admin.stops import stop
+from sendonce.admin.stops import stop, stop_sentence
 from sendonce.cli.commands import COMMANDS, Subparsers
 from sendonce.cli.options import add_operator
 from sendonce.cli.output import say
@@ -24,5 +24,5 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     scope, value = scope_of(args)
     operator = operator_of(args)
-    say(with_store(args, lambda store: stop(store, scope, value, operator=operator, reason=args.reason)))
+    say(stop_sentence(with_store(args, lambda store: stop(store, scope, value, operator=operator, reason=args.reason))))
     return 0

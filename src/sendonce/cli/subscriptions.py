@@ -206,8 +206,9 @@ def _secret_line(secret: KeptSecret, moment: datetime) -> str:
 
 def _rate(args: argparse.Namespace) -> int:
     operator = operator_of(args)
+    wanted = subscriptions.Changes(rate=args.rate, drops_rate=args.rate is None)
     row = with_store(
-        args, lambda store: subscriptions.set_rate(store, args.id, args.rate, operator=operator, reason=args.reason)
+        args, lambda store: subscriptions.apply(store, args.id, wanted, operator=operator, reason=args.reason)
     )
     if args.json:
         say_json(row)

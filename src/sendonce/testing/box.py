@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
+from sendonce.admin.api import Admin
+from sendonce.admin.session import StoreSession
 from sendonce.channels.registry import Channels
-from sendonce.desk import Desk
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.engine.config import check_timeout
 from sendonce.errors import ConfigError
@@ -54,7 +55,7 @@ async def aoutbox(
 ) -> "Box":
     """`outbox` within an event loop, on an async connection or session or on any other."""
     box = Box(connection, channels=channels, policy=policy, can_be_asked=can_be_asked)
-    await box.adesk(lambda desk: desk.deliveries(limit=1))
+    await box.aadmin(lambda admin: admin.adeliveries(limit=1))
     return box
 
 
@@ -136,28 +137,28 @@ class Box:
 
     def deliveries(self, *, limit: int = MOST_ROWS) -> list[DeliveryRow]:
         """Newest first."""
-        return self.desk(lambda desk: desk.deliveries(limit=limit))
+        return list(self.admin(lambda admin: admin.adeliveries(limit=limit)))
 
     def dead_letters(self) -> list[DeadLetterRow]:
         """The open ones, newest first."""
-        return self.desk(lambda desk: desk.dead_letters(limit=MOST_ROWS))
+        return list(self.admin(lambda admin: admin.adead_letters(limit=MOST_ROWS)))
 
     def explain(self, delivery_id: int) -> tuple[str, ...]:
         """Why a delivery is where it is and what happens next, in plain sentences."""
-        return self.desk(lambda desk: desk.explain(delivery_id))
+        return self.admin(lambda admin: admin.aexplain(delivery_id)).sentences
 
     def subscribe(self, types: Sequence[str], to: str, *, tenant: str = "") -> SubscriptionRow:
         """Enter a standing order."""
-        return self.desk(lambda desk: desk.of(tenant).add_subscription(types=types, to=to)).subscription
+        return self.admin(lambda admin: admin.aadd_subscription(types=types, to=to, tenant=tenant)).subscription
 
-    def desk(self, act: Callable[[Desk], Awaitable[Answer]]) -> Answer:
-        """Anything that a person can see or do: `box.desk(lambda desk: desk.requeue([1], reason="try again"))`."""
-        return self._run(lambda: self.adesk(act))
+    def admin(self, act: Callable[[Admin], Awaitable[Answer]]) -> Answer:
+        """What an operator can see or do: `box.admin(lambda admin: admin.arequeue([1], reason="try again"))`."""
+        return self._run(lambda: self.aadmin(act))
 
-    async def adesk(self, act: Callable[[Desk], Awaitable[Answer]]) -> Answer:
-        """`desk` within an event loop."""
+    async def aadmin(self, act: Callable[[Admin], Awaitable[Answer]]) -> Answer:
+        """`admin` within an event loop."""
         async with opened(self._connection, self.clock) as found:
-            return await act(Desk(found.store, SecretBox(), operator="test"))
+            return await act(Admin(StoreSession(found.store, SecretBox()), operator="test"))
 
     async def _end(self, task: "asyncio.Task[None]", cut: Callable[[], None]) -> None:
         """Wait for the pass, or for its crash."""
@@ -182,11 +183,11 @@ class Box:
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         if is_async(self._connection):
-            raise ConfigError("this connection is async: say `await testing.aoutbox(…)`, `await box.adrain()`, `adesk`")
+            raise ConfigError("this connection is async: `await testing.aoutbox(…)`, `await box.adrain()`, `aadmin`")
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             # With a factory the thread's own event loop, if it has one, stays as it is.
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
                 return runner.run(work())
-        raise ConfigError("an event loop runs here: say `await testing.aoutbox(…)`, `await box.adrain()`, `adesk`")
+        raise ConfigError("an event loop runs here: `await testing.aoutbox(…)`, `await box.adrain()`, `aadmin`")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from sendonce.admin.doctor import Level, Limits
-from sendonce.compose import examine, migrate, open_store
+from sendonce.admin.doctor import Level, Limits, examine
+from sendonce.compose import migrate, open_store
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.errors import StoreError
 from sendonce.outbox.outbox import Outbox

@@ -7,7 +7,6 @@ from sendonce.admin.explain.find import find
 from sendonce.admin.explain.snapshot import Known
 from sendonce.admin.explain.story import Story, tell
 from sendonce.admin.stops import holding
-from sendonce.admin.tenants import for_tenant
 from sendonce.admin.text import dated, one_line
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import NotFound
@@ -73,7 +72,7 @@ async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bo
     if event is None:
         raise NotFound(f"the event of delivery {delivery.id} is no longer kept")
     known = await _gather(store, status, namespace, delivery, await store.deliveries_of(event.id))
-    return _event_story(status.now, event, [tell(for_tenant(known) if to_tenant else known)])
+    return _event_story(status.now, event, [tell(known.for_tenant() if to_tenant else known)])
 
 
 async def _told(store: ReadStore, status: Status, namespace: str, event: EventRow) -> EventStory:

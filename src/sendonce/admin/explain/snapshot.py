@@ -1,8 +1,9 @@
 """What the database holds about one delivery at one moment, gathered for those who put it into words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sendonce.domain.deliveries import ReasonClass
 from sendonce.store.records import (
     ATTESTED,
     AttemptRow,
@@ -17,6 +18,9 @@ from sendonce.store.records import (
 )
 
 HELD = "held"
+A_PERSON = "a person"
+_OURS = "our_"
+_VARIABLE = "SENDONCE_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,26 @@ class Known:
     generations: tuple[DeliveryRow, ...] = ()
     has_workers: bool = True
     is_for_tenant: bool = False
+
+    def for_tenant(self) -> "Known":
+        """Return what a tenant may be told of it: no operator, reason of an operator, worker or other tenant's work."""
+        return Known(
+            now=self.now,
+            delivery=self.delivery,
+            token=self.token,
+            address=self.address,
+            attempts=tuple(attempt_for_tenant(each) for each in self.attempts),
+            lease=None if self.lease is None else replace(self.lease, id=0, worker_id=0, worker_name=None),
+            dead_letter=None if self.dead_letter is None else dead_letter_for_tenant(self.dead_letter),
+            subscription=None if self.subscription is None else replace(self.subscription, state_reason=None),
+            stop=None if self.stop is None else replace(self.stop, scope="", value="", operator="", reason=None),
+            room=None if self.room is None else _room(self.room),
+            findings=tuple(_finding(each) for each in self.findings),
+            corrections=tuple(replace(each, operator=None, reason=None) for each in self.corrections),
+            generations=self.generations,
+            has_workers=True,
+            is_for_tenant=True,
+        )
 
     def for_operators(self, words: str) -> str:
         """These words, or nothing when a tenant is told."""
@@ -68,3 +92,35 @@ class Known:
     def attestation(self) -> str | None:
         """Who has attested it as sent, and why: `ada@host: …`."""
         return next((each.details for each in self.findings if each.kind == ATTESTED), None)
+
+
+def attempt_for_tenant(attempt: AttemptRow) -> AttemptRow:
+    """Return it without its lease, advice to operators, and what a provider has said about our own account."""
+    is_ours = (attempt.error_code or "").startswith(_OURS)
+    message = _without_advice(attempt.error_message)
+    return replace(attempt, lease_id=0, error_message=message, response=None if is_ours else attempt.response)
+
+
+def dead_letter_for_tenant(letter: DeadLetterRow) -> DeadLetterRow:
+    """Return it without who closed it, and without what the operator has said who cancelled it."""
+    is_cancelled = letter.reason is ReasonClass.CANCELLED
+    return replace(
+        letter, error_message=None if is_cancelled else _without_advice(letter.error_message), closed_by=None
+    )
+
+
+def _finding(finding: FindingRow) -> FindingRow:
+    # A late result names the lease that it came under.
+    return replace(finding, details=A_PERSON if finding.kind == ATTESTED else None)
+
+
+def _room(room: Room) -> Room:
+    breaker = None if room.breaker is None else replace(room.breaker, error_code=None)
+    return replace(room, waiting=1, breaker=breaker)
+
+
+def _without_advice(message: str | None) -> str | None:
+    """Leave out the advice to operators: it stands after a semicolon and names a variable."""
+    if message is None:
+        return None
+    return "; ".join(part for part in message.split("; ") if _VARIABLE not in part) or None
