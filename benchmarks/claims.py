@@ -10,7 +10,7 @@ from sendonce.domain.attempts import Report, Result
 from sendonce.domain.decide import complete
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
-from sendonce.store.postgres.lanes import QUERIES
+from sendonce.store.postgres.connection import QUERIES
 from sendonce.store.postgres.orchestrating import limit_values
 from sendonce.store.postgres.store import PostgresStore
 from tests.servers.postgres import Server

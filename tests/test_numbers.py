@@ -26,9 +26,11 @@ from sendonce.engine import (
 )
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
 from sendonce.store import leases, records, verifying
-from sendonce.store.postgres import lanes, orchestrating
+from sendonce.store.postgres import connection as postgres_connection
+from sendonce.store.postgres import orchestrating
 from sendonce.store.postgres import reconciling as postgres_reconciling
-from sendonce.store.sqlite import files, holding
+from sendonce.store.sqlite import connection as sqlite_connection
+from sendonce.store.sqlite import holding
 from sendonce.store.sqlite import reconciling as sqlite_reconciling
 
 S = timedelta(seconds=1)
@@ -59,8 +61,8 @@ def test_an_audit_begins_before_what_was_on_its_way_for_longest() -> None:
 
 def test_an_audit_looks_back_over_transactions_longer_than_any_of_ours() -> None:
     assert postgres_reconciling.LONGEST_TRANSACTION == sqlite_reconciling.LONGEST_TRANSACTION
-    assert postgres_reconciling.LONGEST_TRANSACTION.total_seconds() > lanes.CALL_SECONDS
-    assert verify.SURELY.total_seconds() > lanes.CALL_SECONDS
+    assert postgres_reconciling.LONGEST_TRANSACTION.total_seconds() > postgres_connection.CALL_SECONDS
+    assert verify.SURELY.total_seconds() > postgres_connection.CALL_SECONDS
     assert verify.A_MOMENT < verify.SURELY
 
 
@@ -78,8 +80,8 @@ def test_what_a_dead_worker_held_is_taken_over_within_seconds() -> None:
 
 
 def test_a_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
-    assert health.STUCK_SECONDS > lanes.CALL_SECONDS + backoff.LONGEST_SECONDS
-    assert health.STUCK_SECONDS > files.BUSY_SECONDS + backoff.LONGEST_SECONDS
+    assert health.STUCK_SECONDS > postgres_connection.CALL_SECONDS + backoff.LONGEST_SECONDS
+    assert health.STUCK_SECONDS > sqlite_connection.BUSY_SECONDS + backoff.LONGEST_SECONDS
     assert backoff.FIRST_SECONDS < backoff.LONGEST_SECONDS < records.ALIVE.total_seconds()
 
 
@@ -133,7 +135,7 @@ def test_what_was_committed_behind_the_mark_waits_no_longer_than_a_poll() -> Non
 
 
 def test_a_turn_of_retention_outlasts_its_longest_step() -> None:
-    assert retention.HOLD.total_seconds() > lanes.CALL_SECONDS
+    assert retention.HOLD.total_seconds() > postgres_connection.CALL_SECONDS
     assert retention.HOLD < retention.LOOK_EVERY
     assert 0 < retention.SHARE < 0.2
 

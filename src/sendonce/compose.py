@@ -65,7 +65,7 @@ def open_doorbell(url: str) -> "Notifier":
     if is_sqlite(url):
         raise ConfigError("SQLite cannot announce new work; leave --notify out, the worker polls")
     _require_psycopg(url)
-    from sendonce.store.postgres.notifier import PostgresNotifier
+    from sendonce.store.postgres.notify import PostgresNotifier
 
     return PostgresNotifier(url)
 
@@ -94,13 +94,13 @@ async def examine(url: str) -> "ExaminedSqlite | ExaminedPostgres":
     url = check_url(url)
     if is_sqlite(url):
         _require_file(url)
-        from sendonce.store.sqlite import examining as sqlite_examining
+        from sendonce.store.sqlite import doctor as sqlite_doctor
 
-        return await sqlite_examining.examine(url)
+        return await sqlite_doctor.examine(url)
     _require_psycopg(url)
-    from sendonce.store.postgres import examining as postgres_examining
+    from sendonce.store.postgres import doctor as postgres_doctor
 
-    return await postgres_examining.examine(url)
+    return await postgres_doctor.examine(url)
 
 
 def migration_sql(url: str, from_version: int = 0) -> str:
@@ -131,7 +131,7 @@ def open_connection(url: str) -> "Iterator[sqlite3.Connection | psycopg.Connecti
 def _sqlite_connection(url: str) -> "Iterator[sqlite3.Connection]":
     from contextlib import closing
 
-    from sendonce.store.sqlite.files import open_file, parse_url, translated
+    from sendonce.store.sqlite.connection import open_file, parse_url, translated
 
     _require_file(url)
     with translated(), closing(open_file(parse_url(url))) as connection:
@@ -155,7 +155,7 @@ def _postgres_connection(url: str) -> "Iterator[psycopg.Connection]":
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        from sendonce.store.postgres.lanes import cause_of
+        from sendonce.store.postgres.connection import cause_of
 
         raise StoreBusy(f"PostgreSQL cannot answer now ({cause_of(error)})") from None
     except psycopg.Error as error:
@@ -168,9 +168,9 @@ def _migrator(url: str) -> _Migrator:
 
 def _room(url: str) -> ModuleType:
     if is_sqlite(url):
-        return import_module("sendonce.store.sqlite.migrator")
+        return import_module("sendonce.store.sqlite.migrate")
     _require_psycopg(url)
-    return import_module("sendonce.store.postgres.migrator")
+    return import_module("sendonce.store.postgres.migrate")
 
 
 def _require_psycopg(url: str) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.store.postgres import grants, migrator
+from sendonce.store.postgres import grants
+from sendonce.store.postgres import migrate as postgres_migrate
 from tests.given import given_due_delivery, given_lease, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase
@@ -112,7 +113,7 @@ CALLS: dict[str, tuple[str, str]] = {
 def roles(request: pytest.FixtureRequest, server_of: Callable[[int], Server]) -> Iterator[Roles]:
     server: Server = server_of(request.param)
     migrated = server.create_database()
-    asyncio.run(migrator.migrate(server.dsn(migrated)))
+    asyncio.run(postgres_migrate.migrate(server.dsn(migrated)))
     try:
         with granted_roles(server, migrated) as roles:
             yield roles

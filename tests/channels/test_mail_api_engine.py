@@ -18,7 +18,7 @@ from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.store.ports import Store
-from sendonce.store.sqlite.times import moment
+from sendonce.store.sqlite.connection import moment
 from tests.channels.providers import SECRET, FakePostmark, FakeProvider, FakeResend, Trouble
 from tests.engine.conftest import sqlite, sqlite_store, sqlite_template
 from tests.engine.rig import working

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Result
 from sendonce.store.sqlite import settling
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite.connection import Transaction
 
 WANTED = "SENDONCE_TEST_DURING_SETTLE"
 

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from sendonce.channels.registry import Channels
-from sendonce.store.sqlite.lanes import Lane
+from sendonce.store.sqlite.connection import OwnConnection
 
 FULL = "SENDONCE_TEST_FULL"
 _LARGEST = 1_000_000
@@ -15,14 +15,14 @@ channels = Channels()
 
 def install(mark: Path) -> None:
     """Before each transaction, let the database grow no more while the file is there."""
-    opened = Lane._opened
+    opened = OwnConnection._opened
 
-    def limited(lane: Lane) -> sqlite3.Connection:
+    def limited(lane: OwnConnection) -> sqlite3.Connection:
         connection = opened(lane)
         connection.execute(f"pragma max_page_count = {1 if mark.exists() else _LARGEST}")
         return connection
 
-    setattr(Lane, Lane._opened.__name__, limited)
+    setattr(OwnConnection, OwnConnection._opened.__name__, limited)
 
 
 if FULL in os.environ:  # only in the worker whose database is to be full, never in the test

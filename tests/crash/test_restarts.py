@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from tests.crash.accounts import all_completed, completed, publish, settle_accounts, worker
 from tests.processes import until
 from tests.receiver import Receiver
@@ -46,7 +46,7 @@ def outlast_the_leases() -> None:
 async def test_a_restart_under_load_loses_nothing(own_server: Server, receiver: Receiver) -> None:
     modes: tuple[Mode, ...] = ("immediate", "fast", "immediate")
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
-    await migrator.migrate(database.url)
+    await postgres_migrate.migrate(database.url)
     publish(database, receiver, AMOUNT)
     receiver.delay = 0.05
 

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from sendonce.admin.doctor import Diagnosis, Level, Limits, examine
-from sendonce.store.postgres import migrator as postgres_migrator
-from sendonce.store.sqlite import migrator as sqlite_migrator
+from sendonce.store.postgres import migrate as postgres_migrate
+from sendonce.store.sqlite import migrate as sqlite_migrate
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
 from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
@@ -48,7 +48,7 @@ def own_server() -> Iterator[tuple[Server, str]]:
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
     try:
         name = server.create_database()
-        asyncio.run(postgres_migrator.migrate(server.dsn(name)))
+        asyncio.run(postgres_migrate.migrate(server.dsn(name)))
         yield server, name
     finally:
         server.stop()
@@ -68,7 +68,7 @@ def own(own_server: tuple[Server, str]) -> Iterator[Own]:
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("doctor") / "migrated.db"
-    asyncio.run(sqlite_migrator.migrate(f"sqlite:///{path}"))
+    asyncio.run(sqlite_migrate.migrate(f"sqlite:///{path}"))
     return path
 
 

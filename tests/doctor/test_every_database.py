@@ -8,7 +8,7 @@ import pytest
 from sendonce.admin.doctor import Level, Limits
 from sendonce.domain.outcomes import Delivered
 from sendonce.store import examining
-from sendonce.store.postgres.examining import clock_ahead
+from sendonce.store.postgres.doctor import clock_ahead
 from tests.doctor.conftest import examined
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.store.aging import backdate, begun_earlier, without_rules

@@ -11,7 +11,7 @@ import pytest
 
 from sendonce.admin import doctor
 from sendonce.admin.doctor import Level, examine
-from sendonce.store.sqlite import examining
+from sendonce.store.sqlite import doctor as sqlite_doctor
 from tests.doctor.conftest import LIMITS, examined
 from tests.given import given_due_deliveries, given_due_delivery
 from tests.store.databases import SqliteDatabase
@@ -108,7 +108,7 @@ def test_a_file_that_is_too_large_to_look_at_is_said_to_be(file: SqliteDatabase)
         connection.execute("create table junk (text text)")
         connection.executemany("insert into junk values (?)", [("x" * 3000,)] * 20_000)
 
-    facts = asyncio.run(examining.examine(file.url, check_seconds=0))
+    facts = asyncio.run(sqlite_doctor.examine(file.url, check_seconds=0))
 
     found = {each.name: each for each in doctor.diagnose_sqlite(facts, LIMITS)}
     assert "too large" in found["integrity"].sentence
@@ -135,7 +135,7 @@ def test_a_file_system_of_the_network_is_said(
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/export {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(examining, "_MOUNTS", mounts)
+    monkeypatch.setattr(sqlite_doctor, "_MOUNTS", mounts)
 
     assert list(examined(file)) == ["place"]
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from sendonce.observability.metrics import OF_THE_DATABASE
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from tests.cli.workbench import run
 from tests.crash.accounts import publish, url_of
 from tests.given import given_due_delivery, later
@@ -101,7 +101,7 @@ def test_M12_three_workers_count_the_database_once_and_the_next_takes_over(datab
 @pytest.mark.postgres
 async def test_a_worker_lives_and_is_not_ready_while_postgresql_is_stopped_or_stalled(own_server: Server) -> None:
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
-    await migrator.migrate(database.url)
+    await postgres_migrate.migrate(database.url)
 
     with listener(database) as worker:
         address = address_of(worker)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from sendonce.store.postgres.migrator import migrate
+from sendonce.store.postgres.migrate import migrate
 from tests.model.databases import MemoryDatabase, ServerDatabase
 from tests.model.machine import Machine
 

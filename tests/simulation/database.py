@@ -9,9 +9,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from sendonce.errors import StoreBusy
-from sendonce.store.sqlite.files import MEMORY, open_file
-from sendonce.store.sqlite.lanes import QUERIES, Lane
-from sendonce.store.sqlite.migrator import apply_missing
+from sendonce.store.sqlite.connection import MEMORY, QUERIES, OwnConnection, open_file
+from sendonce.store.sqlite.migrate import apply_missing
 from sendonce.store.sqlite.store import SqliteStore
 from tests.simulation.loop import Process, SimulatedLoop
 
@@ -52,7 +51,7 @@ create temp trigger log_breaker after update on main.sendonce_breakers begin
 """
 
 
-class FailingLane(Lane):
+class FailingLane(OwnConnection):
     """The store's own lane; when told to, the database refuses the commit of the next transaction."""
 
     will_fail = False

@@ -25,7 +25,7 @@ from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.store.evidence import evidence_of
 from sendonce.store.sqlite import holding, orchestrating, settling
-from sendonce.store.sqlite.lanes import QUERIES, Transaction
+from sendonce.store.sqlite.connection import QUERIES, Transaction
 from sendonce.store.sqlite.store import SqliteStore
 from tests.simulation.scene import OUTAGES, SMALL, Profile
 

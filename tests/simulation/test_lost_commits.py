@@ -17,7 +17,7 @@ from sendonce.domain.outcomes import LookUp, NotThere
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.sqlite import orchestrating
-from sendonce.store.sqlite.lanes import QUERIES
+from sendonce.store.sqlite.connection import QUERIES
 from tests.simulation.run import virtual_time
 from tests.simulation.scene import Profile, Scene
 from tests.simulation.world import ASKED, HOLD, TOKEN, Weather, World

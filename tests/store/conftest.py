@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from sendonce.store.ports import Store
-from sendonce.store.postgres import migrator as postgres_migrator
-from sendonce.store.sqlite import migrator as sqlite_migrator
+from sendonce.store.postgres import migrate as postgres_migrate
+from sendonce.store.sqlite import migrate as sqlite_migrate
 from tests.servers.postgres import Server
 from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 
@@ -18,14 +18,14 @@ from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "migrated.db"
-    asyncio.run(sqlite_migrator.migrate(f"sqlite:///{path}"))
+    asyncio.run(sqlite_migrate.migrate(f"sqlite:///{path}"))
     return path
 
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: Server) -> Iterator[str]:
     name = postgres_server.create_database()
-    asyncio.run(postgres_migrator.migrate(postgres_server.dsn(name)))
+    asyncio.run(postgres_migrate.migrate(postgres_server.dsn(name)))
     yield name
     postgres_server.drop_database(name)
 

@@ -41,7 +41,7 @@ ONLY_SQLITE = {
 
 SQL = re.compile(r"^\s*(select|insert into|update|delete from|with)\s+\S", re.IGNORECASE)
 # A script for other tools has no parameters; the one value in it is a migration's number.
-SCRIPTS = {"migrator.py", "grants.py"}
+SCRIPTS = {"migrate.py", "grants.py"}
 
 
 def sources() -> list[Path]:

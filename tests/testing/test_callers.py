@@ -17,7 +17,7 @@ from psycopg2 import extensions
 from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
 from sendonce.sql.drivers import names_of
 from sendonce.store.postgres.callers import Driver, driver_of
-from sendonce.store.postgres.lanes import BadValue, translated
+from sendonce.store.postgres.connection import BadValue, translated
 from tests.outbox.databases import Address
 
 AWKWARD = "it's 100% \"quoted\" \\N \\x41 %s %(a)s :b $1 {} \t\n\r\b\f\v ü 😀 '; --"

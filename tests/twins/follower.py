@@ -16,11 +16,11 @@ from psycopg import sql
 
 from sendonce.errors import NotAllowed
 from sendonce.store.ports import Started
-from sendonce.store.postgres.lanes import Lane
-from sendonce.store.postgres.migrator import migrate
+from sendonce.store.postgres.connection import OwnConnection
+from sendonce.store.postgres.migrate import migrate
 from sendonce.store.postgres.orchestrating import PARK_LIMIT
 from sendonce.store.postgres.store import PostgresStore
-from sendonce.store.sqlite.times import moment, stamp
+from sendonce.store.sqlite.connection import moment, stamp
 from tests.simulation.database import NAMESPACE
 from tests.twins.calls import TRANSACT, Call
 
@@ -98,7 +98,7 @@ class Follower:
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
-        self._lane = Lane(url, prepares=True)
+        self._lane = OwnConnection(url, prepares=True)
         self._store = _Unhurried(self._lane)
         self._own = psycopg.connect(url, autocommit=True)
         self._sequences: dict[str, str] = dict(self._own.execute(_SEQUENCES).fetchall())

@@ -9,10 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 from sendonce.store import leases
-from sendonce.store.sqlite.files import MEMORY, open_file
-from sendonce.store.sqlite.lanes import QUERIES, Lane
+from sendonce.store.sqlite.connection import MEMORY, QUERIES, OwnConnection, microseconds, moment, open_file
 from sendonce.store.sqlite.store import SqliteStore
-from sendonce.store.sqlite.times import microseconds, moment
 from tests.simulation.database import EPOCH_SECONDS, template
 from tests.twins.calls import TRANSACT, Call, Recorded
 from tests.twins.follower import Follower, tables_of
@@ -28,7 +26,7 @@ class Pair:
         self._connection = open_file(MEMORY)
         self._connection.deserialize(template())
         self._connection.execute(QUERIES["make_results"])
-        lane = Lane(MEMORY, self.clock, inline=True)
+        lane = OwnConnection(MEMORY, self.clock, inline=True)
         lane._connection = self._connection
         self._leases = count(1)
         self._told: list[Call] = []

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sendonce.store.postgres.lanes import QUERIES
+from sendonce.store.postgres.connection import QUERIES
 from tests.simulation.scene import LONG, SMALL, Profile
 from tests.twins.follower import Difference, Follower
 from tests.twins.recording import record

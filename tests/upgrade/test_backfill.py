@@ -15,7 +15,7 @@ from sendonce.errors import SchemaMismatch, StoreBusy
 from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.migrations import BACKFILL_ROWS, Backfill, News, available
-from sendonce.store.postgres import patience
+from sendonce.store.postgres import migrate as postgres_migrate
 from tests.cli.workbench import run
 from tests.crash.accounts import url_of
 from tests.given import given_event
@@ -127,7 +127,7 @@ def test_a_transaction_that_never_ends_is_given_up_on_in_a_sentence(
     database = PostgresDatabase(pg_dsn)
     migrated(database)
     database.execute(OLD, "older")
-    monkeypatch.setattr(patience, "PATIENCE", timedelta(0))
+    monkeypatch.setattr(postgres_migrate, "PATIENCE", timedelta(0))
     with psycopg.connect(pg_dsn) as holding:
         holding.execute("lock table sendonce_events in row exclusive mode")
 
@@ -142,7 +142,7 @@ def older(empty: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A database of the first schema."""
     room = "postgres" if isinstance(empty, PostgresDatabase) else "sqlite"
     with monkeypatch.context() as patched:
-        migrator = import_module(f"sendonce.store.{room}.migrator")
+        migrator = import_module(f"sendonce.store.{room}.migrate")
         known: Callable[[str], object] = lambda package: available(package)[:1]  # noqa: E731
         patched.setattr(migrator, "available", known)
         migrated(empty)
@@ -180,7 +180,7 @@ def test_a_worker_before_the_migration_does_not_start(older: Database) -> None:
 
 
 def test_a_script_for_other_tools_is_finished_by_migrate(older: Database) -> None:
-    room = import_module(f"sendonce.store.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrator")
+    room = import_module(f"sendonce.store.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrate")
     given_many_dead_letters(older, 20)
     with older.connection(autocommit=True) as connection:
         script = room.sql(1)

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from sendonce.store.ports import Store
-from sendonce.store.postgres import migrator as postgres_migrator
-from sendonce.store.sqlite import migrator as sqlite_migrator
+from sendonce.store.postgres import migrate as postgres_migrate
+from sendonce.store.sqlite import migrate as sqlite_migrate
 from tests.servers.postgres import Server
 from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.verify.scene import everything
@@ -36,14 +36,14 @@ async def _filled(database: Database) -> dict[str, int]:
 @pytest.fixture(scope="session")
 def sqlite_scene(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
     path = tmp_path_factory.mktemp("scene") / "scene.db"
-    asyncio.run(sqlite_migrator.migrate(f"sqlite:///{path}"))
+    asyncio.run(sqlite_migrate.migrate(f"sqlite:///{path}"))
     return path, asyncio.run(_filled(SqliteDatabase(path)))
 
 
 @pytest.fixture(scope="session")
 def postgres_scene(postgres_server: Server) -> Iterator[tuple[str, dict[str, int]]]:
     name = postgres_server.create_database()
-    asyncio.run(postgres_migrator.migrate(postgres_server.dsn(name)))
+    asyncio.run(postgres_migrate.migrate(postgres_server.dsn(name)))
     yield name, asyncio.run(_filled(PostgresDatabase(postgres_server.dsn(name))))
     postgres_server.drop_database(name)
 

@@ -20,7 +20,7 @@ from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
 from sendonce.store.filters import Filter
-from sendonce.store.postgres.examining import examine
+from sendonce.store.postgres.doctor import examine
 from sendonce.store.postgres.store import PostgresStore
 from sendonce.store.upkeep import Person, Stage
 from sendonce.store.verifying import Times, Walk

@@ -13,7 +13,8 @@ from sendonce.compose import open_connection, open_store
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import ConfigError, NotAllowed, SendonceError, StoreBusy, StoreError
 from sendonce.store.filters import Filter
-from sendonce.store.postgres import lanes, migrator
+from sendonce.store.postgres import connection as postgres_connection
+from sendonce.store.postgres import migrate as postgres_migrate
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_deliveries, given_lease, settle_with
 from tests.processes import SECONDS
@@ -105,7 +106,7 @@ async def test_a_call_that_is_never_answered_is_given_up(
 ) -> None:
     given_due_deliveries(database, 1)
     with somebody(database) as other, monkeypatch.context() as patch:
-        patch.setattr(lanes, "CALL_SECONDS", 0.2)
+        patch.setattr(postgres_connection, "CALL_SECONDS", 0.2)
         other.execute("lock table sendonce_leases in access exclusive mode")
         with pytest.raises(StoreBusy, match=r"PostgreSQL cannot answer now \(TimeoutError\)"):
             await store.start(WORKER, 1, HOLD)
@@ -222,7 +223,7 @@ def open_and_close(url: str) -> None:
 async def test_a_missing_database_is_said_without_the_password(postgres_server: Server) -> None:
     url = postgres_server.dsn("no_such_database").replace("postgres@", f"postgres:{SECRET}@", 1)
 
-    for call in (migrator.migrate, migrator.schema_version, PostgresStore.connect):
+    for call in (postgres_migrate.migrate, postgres_migrate.schema_version, PostgresStore.connect):
         with pytest.raises(StoreBusy, match='database "no_such_database" does not exist') as caught:
             await call(url)
         assert SECRET not in repr(caught.value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import given_due_deliveries, given_event, given_lease
 from tests.servers.binaries import local_binaries, packaged
@@ -59,7 +59,7 @@ def crash(server: Server, log_writer: int) -> None:
 
 async def test_a_claim_is_on_the_disk_when_start_returns(own_server: Server) -> None:
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
-    await migrator.migrate(database.url)
+    await postgres_migrate.migrate(database.url)
     given_due_deliveries(database, 3)
     store = await PostgresStore.connect(database.url)
     log_writer = pause_the_log_writer(database)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from sendonce.store.postgres.lanes import FIRST_REPLAN, PREPARE_AFTER, REPLAN_EVERY, REPLAN_TIMES, Lane
+from sendonce.store.postgres.connection import FIRST_REPLAN, PREPARE_AFTER, REPLAN_EVERY, REPLAN_TIMES, OwnConnection
 from tests.store.databases import PostgresDatabase
 
 ASKED = "select name from things where id = %s"
 
 
-async def uses(lane: Lane, amount: int) -> None:
+async def uses(lane: OwnConnection, amount: int) -> None:
     for _ in range(amount):
         async with lane.connection() as connection:
             await connection.execute(ASKED, (1,))
 
 
-async def kept_plan(lane: Lane) -> str:
+async def kept_plan(lane: OwnConnection) -> str:
     """The plan that the session would use now. Looking at it counts as a use."""
     async with lane.connection() as connection:
         cursor = await connection.execute(
@@ -39,7 +39,7 @@ def grow(database: PostgresDatabase) -> None:
 
 
 async def test_a_plan_for_a_small_table_is_made_anew_when_that_has_grown(growing: PostgresDatabase) -> None:
-    lane = Lane(growing.url, prepares=True)
+    lane = OwnConnection(growing.url, prepares=True)
     await uses(lane, FIRST_REPLAN)
     assert "Seq Scan" in await kept_plan(lane)  # the first use that makes it anew: the table is still small
     grow(growing)
@@ -52,7 +52,7 @@ async def test_a_plan_for_a_small_table_is_made_anew_when_that_has_grown(growing
 
 
 async def test_plans_are_made_anew_for_as_long_as_a_session_lasts(growing: PostgresDatabase) -> None:
-    lane = Lane(growing.url, prepares=True)
+    lane = OwnConnection(growing.url, prepares=True)
     await uses(lane, 4 * REPLAN_EVERY)
     grow(growing)
 
@@ -63,7 +63,7 @@ async def test_plans_are_made_anew_for_as_long_as_a_session_lasts(growing: Postg
 
 
 async def test_a_session_that_keeps_no_plans_has_none_to_make_anew(growing: PostgresDatabase) -> None:
-    lane = Lane(growing.url)
+    lane = OwnConnection(growing.url)
     await uses(lane, 2 * FIRST_REPLAN)
 
     async with lane.connection() as connection:

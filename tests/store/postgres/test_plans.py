@@ -18,7 +18,7 @@ from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load
 from sendonce.sql.statements import pyformat
 from sendonce.store.postgres import orchestrating
-from sendonce.store.postgres.lanes import QUERIES, Connection
+from sendonce.store.postgres.connection import QUERIES, Connection
 from sendonce.store.postgres.orchestrating import settle_on
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import given_lease, result, settle_with

@@ -17,7 +17,7 @@ from sendonce.outbox.drafts import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.filters import Filter
 from sendonce.store.migrations import available
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, expire, given_lease, settle_with
 from tests.servers.pgbouncer import PgBouncer
@@ -178,9 +178,9 @@ async def test_the_migrations_run_through_it(pg_dsn: str, postgres_server: Serve
     if not postgres_server.folder:
         pytest.skip("the pooler of the tests cannot log in where a password may be wanted")
     async with Pooler(pg_dsn).run(size=2) as pooler:
-        applied = await asyncio.gather(*(migrator.migrate(pooler.url) for _ in range(3)))
+        applied = await asyncio.gather(*(postgres_migrate.migrate(pooler.url) for _ in range(3)))
 
-    assert sorted(len(each) for each in applied) == [0, 0, len(available(migrator.PACKAGE))]
+    assert sorted(len(each) for each in applied) == [0, 0, len(available(postgres_migrate.PACKAGE))]
 
 
 async def test_real_workers_run_through_it_while_others_publish(

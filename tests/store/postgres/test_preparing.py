@@ -4,7 +4,7 @@ import pytest
 
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import StoreBusy
-from sendonce.store.postgres.lanes import opened
+from sendonce.store.postgres.connection import opened
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
 from tests.servers.postgres import Server

@@ -14,7 +14,7 @@ from sendonce.engine.backoff import Outage
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.postgres.notifier import PostgresNotifier
+from sendonce.store.postgres.notify import PostgresNotifier
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
 from tests.processes import SECONDS, sendonce, until

@@ -12,8 +12,8 @@ from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.errors import StoreError
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.filters import Filter
-from sendonce.store.postgres import migrator
-from sendonce.store.postgres.lanes import opened
+from sendonce.store.postgres import migrate as postgres_migrate
+from sendonce.store.postgres.connection import opened
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, POLICY, given_lease, settle_with
 from tests.processes import SECONDS, Process, sendonce
@@ -183,7 +183,7 @@ async def test_a_database_that_cannot_keep_every_text_is_refused_before_anything
 
 async def test_no_worker_begins_where_not_every_text_can_be_kept(narrow: PostgresDatabase) -> None:
     with psycopg.connect(narrow.url, client_encoding="UTF8") as connection:
-        connection.execute(migrator.sql().encode())
+        connection.execute(postgres_migrate.sql().encode())
     store = await open_store(narrow.url)
     assert await store.broken_rules() == []
     await store.close()

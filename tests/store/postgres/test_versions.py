@@ -11,7 +11,7 @@ from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.store.filters import Filter
 from sendonce.store.migrations import available
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from tests.given import HOLD, WORKER, expire, given_due_deliveries, given_due_delivery, given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase
@@ -31,8 +31,8 @@ async def database(
 
 
 async def test_a_delivery_goes_its_whole_way(database: PostgresDatabase) -> None:
-    assert await migrator.migrate(database.url) == [each.name for each in available(migrator.PACKAGE)]
-    assert await migrator.migrate(database.url) == []
+    assert await postgres_migrate.migrate(database.url) == [each.name for each in available(postgres_migrate.PACKAGE)]
+    assert await postgres_migrate.migrate(database.url) == []
     store = await database.open()
     subscription_id = await store.add_subscription(
         tenant="", types=["memo.*"], destination="null:hook", policy=None, description=None, operator="ada"
@@ -66,7 +66,7 @@ async def test_a_delivery_goes_its_whole_way(database: PostgresDatabase) -> None
 
 
 async def test_many_events_are_recorded_at_once(database: PostgresDatabase) -> None:
-    await migrator.migrate(database.url)
+    await postgres_migrate.migrate(database.url)
 
     database.publish_many(1200)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from sendonce.store.sqlite import migrator
+from sendonce.store.sqlite import migrate as sqlite_migrate
 from sendonce.store.sqlite.store import SqliteStore
 from tests.store.databases import SqliteDatabase
 
@@ -13,7 +13,7 @@ from tests.store.databases import SqliteDatabase
 @pytest_asyncio.fixture
 async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     under_test = SqliteDatabase(tmp_path / "sendonce.db")
-    await migrator.migrate(under_test.url)
+    await sqlite_migrate.migrate(under_test.url)
     yield under_test
     await under_test.close()
 

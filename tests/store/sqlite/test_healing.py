@@ -12,8 +12,8 @@ import pytest
 from sendonce.domain.attempts import Result, Verdict
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import NotAllowed, SchemaMismatch, StoreBusy
-from sendonce.store.sqlite import files
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite import connection as sqlite_connection
+from sendonce.store.sqlite.connection import Transaction
 from sendonce.store.sqlite.store import SqliteStore
 from tests.given import HOLD, WORKER, expire, given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.processes import SECONDS
@@ -44,7 +44,7 @@ def locked_by_another_process(database: SqliteDatabase) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_connection, "BUSY_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -11,9 +11,8 @@ import pytest
 from sendonce.errors import ConfigError, SchemaMismatch, StoreError
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.migrations import available
-from sendonce.store.sqlite import migrator
-from sendonce.store.sqlite.files import parse_url
-from sendonce.store.sqlite.lanes import PACKAGE
+from sendonce.store.sqlite import migrate as sqlite_migrate
+from sendonce.store.sqlite.connection import PACKAGE, parse_url
 from sendonce.store.sqlite.store import SqliteStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease
 from tests.store.databases import SqliteDatabase
@@ -104,7 +103,7 @@ async def test_what_is_not_a_database_is_said_to_be_none(tmp_path: Path) -> None
 
 async def test_odd_characters_in_a_files_name(tmp_path: Path) -> None:
     path = tmp_path / "50% of #1?.db"
-    await migrator.migrate(f"sqlite:///{path}")
+    await sqlite_migrate.migrate(f"sqlite:///{path}")
     store = await SqliteStore.connect(f"sqlite:///{path}")
 
     assert path.exists()

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from sendonce.sql.queries import parameters
-from sendonce.store.sqlite.files import open_file
-from sendonce.store.sqlite.lanes import QUERIES
+from sendonce.store.sqlite.connection import QUERIES, open_file
 from tests.given import given_due_deliveries
 from tests.store.databases import SqliteDatabase
 

@@ -18,13 +18,13 @@ from sendonce.store.bulk import (
     refusal,
 )
 from sendonce.store.filters import Filter
+from sendonce.store.postgres.connection import Connection, Connections, fetch
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 
 WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}
 
 
-class Bulk(Lanes):
+class Bulk(Connections):
     async def operations(self, *, before: int, state: str | None, limit: int) -> list[OperationRow]:
         """See OperationsStore."""
         values = {"before": before, "state": state, "limit": limit}

@@ -23,8 +23,8 @@ from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.sql.shielded import shielded
 from sendonce.sql.steps import Row
 from sendonce.store.migrations import available, check_version
-from sendonce.store.postgres.lanes import Connection, Lane, translated
-from sendonce.store.postgres.migrator import PACKAGE, apply_missing, version_on
+from sendonce.store.postgres.connection import Connection, OwnConnection, translated
+from sendonce.store.postgres.migrate import PACKAGE, apply_missing, version_on
 from sendonce.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def driver_of(connection: Any, names: Iterable[tuple[str, str]]) -> Driver | Non
     return None
 
 
-class CallersConnection(Lane):
+class CallersConnection(OwnConnection):
     """The caller's connection in place of all of a store's own.
 
     It commits nothing, unless the connection is outside a transaction and commits every statement by itself. `find`

@@ -7,12 +7,12 @@ from sendonce.domain.destinations import destination_hash
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed
 from sendonce.store.corrections import Correctable, check_correctable, not_again
+from sendonce.store.postgres.connection import Connection, Connections, fetch
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.records import Acted, CorrectionRow
 
 
-class Correcting(Lanes):
+class Correcting(Connections):
     async def correct(
         self,
         delivery_id: int,

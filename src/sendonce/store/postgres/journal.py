@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sendonce.store.operations_log import log
-from sendonce.store.postgres.lanes import Connection, carry_out
+from sendonce.store.postgres.connection import Connection, carry_out
 from sendonce.store.records import Acted
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
-from sendonce.store.postgres.lanes import Connection, Lanes, fetch
+from sendonce.store.postgres.connection import Connection, Connections, fetch
 from sendonce.store.postgres.orchestrating import settle_on
 
 _WIDTH = len(Claim._fields)
 ROLL_UP = 10_000
 
 
-class Leasing(Lanes):
+class Leasing(Connections):
     """One lane of its own: a renewal never waits for a claim or a settle."""
 
     async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.store.letters import check_all_closed
+from sendonce.store.postgres.connection import Connection, Connections, fetch
 from sendonce.store.postgres.correcting import check_not_corrected
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import Connection, Lanes, fetch
 from sendonce.store.postgres.retaining import check_contents
 from sendonce.store.records import Acted
 
 
-class Operating(Lanes):
+class Operating(Connections):
     async def open_generations(self, delivery_ids: Sequence[int], *, kind: str, operator: str, reason: str) -> Acted:
         """See OperatorStore."""
         ids = list(dict.fromkeys(delivery_ids))

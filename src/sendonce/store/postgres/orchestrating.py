@@ -18,8 +18,8 @@ from sendonce.store.losses import fence_values
 from sendonce.store.ports import Started
 from sendonce.store.postgres.bulk import take_step
 from sendonce.store.postgres.columns import columns_of
+from sendonce.store.postgres.connection import BadValue, Connection, Connections, OwnConnection, fetch
 from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.lanes import BadValue, Connection, Lane, Lanes, fetch
 from sendonce.store.records import Acted
 
 PARK_LIMIT = 2000
@@ -37,10 +37,10 @@ class Claimed(NamedTuple):
     refused: Refusal | None
 
 
-class Orchestrating(Lanes):
+class Orchestrating(Connections):
     """Two lanes, so that the next claim goes on while the last results settle."""
 
-    def __init__(self, where: str | Lane, *, writes: bool = False) -> None:
+    def __init__(self, where: str | OwnConnection, *, writes: bool = False) -> None:
         super().__init__(where, writes=writes)
         self.watermark: tuple[datetime, int] | None = None
         self._scanned_at = 0.0

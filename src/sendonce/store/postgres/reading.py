@@ -11,7 +11,7 @@ from sendonce.store import parking
 from sendonce.store import workers as worker_verbs
 from sendonce.store.filters import Filter
 from sendonce.store.migrations import Backfill
-from sendonce.store.postgres.lanes import Lanes, carry_out
+from sendonce.store.postgres.connection import Connections, carry_out
 from sendonce.store.records import (
     ALIVE,
     COUNT_CAP,
@@ -42,7 +42,7 @@ Record = TypeVar("Record", EventRow, DeliveryRow, DeadLetterRow)
 _LOSS = ("id", "noticed_at", "noticed_by", "ended_at", "ended_by", "upto_id", "marked_id", "doubted")
 
 
-class Reading(Lanes):
+class Reading(Connections):
     async def status(self) -> Status:
         """See ReadStore."""
         counts = (await self.people.fetch("status_counts", {"cap": COUNT_CAP}))[0]

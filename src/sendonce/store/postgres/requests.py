@@ -8,7 +8,7 @@ from sendonce.outbox.request_states import read_state
 from sendonce.sql import steps
 from sendonce.sql.statements import Rows, Statement, pyformat
 from sendonce.store.filters import Filter
-from sendonce.store.postgres.lanes import Lanes
+from sendonce.store.postgres.connection import Connections
 from sendonce.store.records import RequestRow
 
 # Of each request in a window all required recipients are looked at, so it is small.
@@ -17,7 +17,7 @@ _LAST = 2**63 - 1
 _NAMES = [field.name for field in fields(RequestRow)]
 
 
-class Requests(Lanes):
+class Requests(Connections):
     async def requests(self, wanted: Filter) -> list[RequestRow]:
         """See ReadStore."""
         query = "request_window" if wanted.subject is None else "request_window_of_subject"

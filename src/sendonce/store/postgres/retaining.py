@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sendonce.errors import NotAllowed
-from sendonce.store.postgres.lanes import Connection, fetch
+from sendonce.store.postgres.connection import Connection, fetch
 
 
 async def check_contents(connection: Connection, old_ids: Sequence[int], new_ids: Sequence[int]) -> None:

@@ -6,15 +6,15 @@ from typing import Self
 from sendonce.store.migrations import available, check_version
 from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.correcting import Correcting
+from sendonce.store.postgres.doctor import Verifying
 from sendonce.store.postgres.leasing import Leasing
-from sendonce.store.postgres.migrator import PACKAGE, version_on
+from sendonce.store.postgres.migrate import PACKAGE, version_on
 from sendonce.store.postgres.operating import Operating
 from sendonce.store.postgres.orchestrating import Orchestrating
 from sendonce.store.postgres.reading import Reading
 from sendonce.store.postgres.reconciling import Reconciling
 from sendonce.store.postgres.requests import Requests
 from sendonce.store.postgres.undelivered import Undelivered
-from sendonce.store.postgres.verifying import Verifying
 from sendonce.store.upkeep import Turn
 
 

@@ -18,10 +18,9 @@ from sendonce.store.bulk import (
     refusal,
 )
 from sendonce.store.filters import Filter
+from sendonce.store.sqlite.connection import OwnConnection, Transaction, stamp
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.rows import record
-from sendonce.store.sqlite.times import stamp
 
 WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}
 
@@ -29,8 +28,8 @@ WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_w
 class Bulk:
     """See `BulkStore`."""
 
-    _writer: Lane
-    _reader: Lane
+    _writer: OwnConnection
+    _reader: OwnConnection
 
     async def operations(self, *, before: int, state: str | None, limit: int) -> list[OperationRow]:
         values = {"before": before, "state": state, "limit": limit}

@@ -11,11 +11,18 @@ from sendonce.errors import NotInTransaction, StoreBusy, StoreError
 from sendonce.sql.drivers.sqlite3 import missing_begin
 from sendonce.sql.shielded import shielded
 from sendonce.store.migrations import available, check_version
-from sendonce.store.sqlite.files import add_functions, translated
-from sendonce.store.sqlite.lanes import PACKAGE, QUERIES, Lane, Transaction
-from sendonce.store.sqlite.migrator import apply_missing, version_on
+from sendonce.store.sqlite.connection import (
+    PACKAGE,
+    QUERIES,
+    OwnConnection,
+    Transaction,
+    add_functions,
+    stamp,
+    system_clock,
+    translated,
+)
+from sendonce.store.sqlite.migrate import apply_missing, version_on
 from sendonce.store.sqlite.store import SqliteStore
-from sendonce.store.sqlite.times import stamp, system_clock
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -57,7 +64,7 @@ class CallersConnection:
         self._now = system_clock if clock is None else lambda: stamp(clock())
         self._turn = asyncio.Lock()
         self._is_cut = False
-        self.store = SqliteStore(_CallersLane(self, writes=True), _CallersLane(self, writes=False))
+        self.store = SqliteStore(_CallersWriter(self, writes=True), _CallersWriter(self, writes=False))
         self.store.is_callers = True
 
     async def check(self) -> None:
@@ -101,7 +108,7 @@ class CallersConnection:
             return await (shielded(done) if driver.is_async else done)
 
 
-class _CallersLane(Lane):
+class _CallersWriter(OwnConnection):
     def __init__(self, connection: CallersConnection, *, writes: bool) -> None:
         super().__init__("", system_clock, inline=True)
         self._callers = connection

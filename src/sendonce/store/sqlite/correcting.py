@@ -8,16 +8,16 @@ from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed
 from sendonce.store.corrections import Correctable, check_correctable, not_again
 from sendonce.store.records import Acted, CorrectionRow
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.rows import record
 
 
 class Correcting:
     """See `OperatorStore` and `ReadStore`."""
 
-    _writer: Lane
-    _reader: Lane
+    _writer: OwnConnection
+    _reader: OwnConnection
 
     async def correct(
         self,

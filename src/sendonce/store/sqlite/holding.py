@@ -9,7 +9,7 @@ from sendonce.domain.destinations import place_of, scheme_of
 from sendonce.domain.limits import Limits, has_host
 from sendonce.domain.serving import Served
 from sendonce.sql.steps import Row
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite.connection import Transaction
 
 PARK_LIMIT = 2000
 _HELD = ("paused", "disabled")

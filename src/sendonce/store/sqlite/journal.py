@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sendonce.store.operations_log import log
 from sendonce.store.records import Acted
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite.connection import Transaction
 
 
 def log_operation(

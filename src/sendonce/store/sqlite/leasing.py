@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
-from sendonce.store.sqlite.lanes import Lane, Transaction
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 from sendonce.store.sqlite.lists import LAST
 from sendonce.store.sqlite.orchestrating import claim_of
 from sendonce.store.sqlite.settling import settle
@@ -16,8 +16,8 @@ _WIDTH = len(Claim._fields)
 class Leasing:
     """See `LeaseStore`."""
 
-    _writer: Lane
-    _reader: Lane
+    _writer: OwnConnection
+    _reader: OwnConnection
 
     async def expire(self, limit: int, decide: Callable[[Sequence[Report]], Sequence[Result]]) -> list[Result]:
         return await self._writer.run(_expire, limit, decide)

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.store.filters import Filter
 from sendonce.store.records import COUNT_CAP, DeadLetterRow, DeliveryRow, EventRow
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite.connection import Transaction, stamp
 from sendonce.store.sqlite.rows import record
-from sendonce.store.sqlite.times import stamp
 
 FIRST_WINDOW = 500
 WINDOW = 20_000

@@ -8,16 +8,16 @@ from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.store.letters import check_all_closed
 from sendonce.store.records import Acted
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 from sendonce.store.sqlite.correcting import check_not_corrected
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.retaining import check_contents
 
 
 class Operating:
     """See `OperatorStore`."""
 
-    _writer: Lane
+    _writer: OwnConnection
 
     async def open_generations(self, delivery_ids: Sequence[int], *, kind: str, operator: str, reason: str) -> Acted:
         return await self._writer.run(_open_generations, delivery_ids, kind, operator, reason)

@@ -15,11 +15,10 @@ from sendonce.store.losses import refusal
 from sendonce.store.ports import Started
 from sendonce.store.records import Acted
 from sendonce.store.sqlite.bulk import take_step
+from sendonce.store.sqlite.connection import OwnConnection, Transaction, microseconds, moment
 from sendonce.store.sqlite.holding import Holders, park, sendable
 from sendonce.store.sqlite.journal import log_operation
-from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.settling import settle
-from sendonce.store.sqlite.times import microseconds, moment
 
 FRONT = 20
 _TRIED = Claim._fields.index("attempt_count")
@@ -28,7 +27,7 @@ _TRIED = Claim._fields.index("attempt_count")
 class Orchestrating:
     """See `OrchestratorStore`."""
 
-    _writer: Lane
+    _writer: OwnConnection
 
     async def start(
         self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE

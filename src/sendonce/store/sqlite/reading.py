@@ -27,9 +27,8 @@ from sendonce.store.records import (
 )
 from sendonce.store.served import known_served
 from sendonce.store.sqlite import lists
-from sendonce.store.sqlite.lanes import Lane, Transaction
+from sendonce.store.sqlite.connection import OwnConnection, Transaction, microseconds, moment
 from sendonce.store.sqlite.rows import record
-from sendonce.store.sqlite.times import microseconds, moment
 from sendonce.store.upkeep import Reached
 
 Record = TypeVar("Record")
@@ -38,7 +37,7 @@ Record = TypeVar("Record")
 class Reading:
     """See `ReadStore`."""
 
-    _reader: Lane
+    _reader: OwnConnection
 
     async def status(self) -> Status:
         return await self._reader.run(_status)

@@ -10,10 +10,9 @@ from sendonce.store.losses import refusal
 from sendonce.store.ports import Started
 from sendonce.store.records import DeliveryRow
 from sendonce.store.sqlite import lists
+from sendonce.store.sqlite.connection import OwnConnection, Transaction, stamp
 from sendonce.store.sqlite.holding import Holders, sendable
-from sendonce.store.sqlite.lanes import Lane, Transaction
 from sendonce.store.sqlite.orchestrating import claim_of, open_lease
-from sendonce.store.sqlite.times import stamp
 
 WINDOW = 1000
 # As on PostgreSQL: a clock may have been set back a little, too.
@@ -23,8 +22,8 @@ LONGEST_TRANSACTION = timedelta(hours=1)
 class Reconciling:
     """See `OrchestratorStore`, `OperatorStore` and `ReadStore`."""
 
-    _writer: Lane
-    _reader: Lane
+    _writer: OwnConnection
+    _reader: OwnConnection
 
     async def start_doubtful(
         self,

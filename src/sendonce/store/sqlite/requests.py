@@ -9,7 +9,7 @@ from sendonce.sql import steps
 from sendonce.sql.statements import Rows, Statement
 from sendonce.store.filters import Filter
 from sendonce.store.records import RequestRow
-from sendonce.store.sqlite.lanes import Lane, Transaction
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 from sendonce.store.sqlite.rows import record
 
 # Of each request in a window all required recipients are looked at, so it is small.
@@ -20,7 +20,7 @@ LAST = 2**63 - 1
 class Requests:
     """See `ReadStore`."""
 
-    _reader: Lane
+    _reader: OwnConnection
 
     async def requests(self, wanted: Filter) -> list[RequestRow]:
         return await self._reader.run(_requests, wanted)

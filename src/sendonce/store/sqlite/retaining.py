@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from sendonce.errors import NotAllowed
-from sendonce.store.sqlite.lanes import Transaction
+from sendonce.store.sqlite.connection import Transaction
 
 
 def check_contents(transaction: Transaction, old_ids: Sequence[int], new_ids: Sequence[int]) -> None:

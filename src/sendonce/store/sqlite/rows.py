@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.requests import RequestStatus
 from sendonce.sql.steps import Row
-from sendonce.store.sqlite.times import moment
+from sendonce.store.sqlite.connection import moment
 
 Record = TypeVar("Record")
 

@@ -13,8 +13,7 @@ from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPON
 from sendonce.sql.queries import with_parameters
 from sendonce.sql.steps import Row
 from sendonce.store.evidence import Seen, evidence_of, intent_of
-from sendonce.store.sqlite.lanes import QUERIES, Transaction
-from sendonce.store.sqlite.times import microseconds, stamp
+from sendonce.store.sqlite.connection import QUERIES, Transaction, microseconds, stamp
 
 Key: TypeAlias = tuple[int, int, int]
 

@@ -7,19 +7,17 @@ from typing import Self, TypeVar
 from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
 from sendonce.store.sqlite.bulk import Bulk
+from sendonce.store.sqlite.connection import MEMORY, PACKAGE, Clock, OwnConnection, Transaction, parse_url, system_clock
 from sendonce.store.sqlite.correcting import Correcting
-from sendonce.store.sqlite.files import MEMORY, parse_url
-from sendonce.store.sqlite.lanes import PACKAGE, Clock, Lane, Transaction
+from sendonce.store.sqlite.doctor import Verifying
 from sendonce.store.sqlite.leasing import Leasing
-from sendonce.store.sqlite.migrator import apply_missing, schema_version
+from sendonce.store.sqlite.migrate import apply_missing, schema_version
 from sendonce.store.sqlite.operating import Operating
 from sendonce.store.sqlite.orchestrating import Orchestrating
 from sendonce.store.sqlite.reading import Reading
 from sendonce.store.sqlite.reconciling import Reconciling
 from sendonce.store.sqlite.requests import Requests
-from sendonce.store.sqlite.times import system_clock
 from sendonce.store.sqlite.undelivered import Undelivered
-from sendonce.store.sqlite.verifying import Verifying
 from sendonce.store.verbs import On, Verbs
 
 Answer = TypeVar("Answer")
@@ -31,7 +29,7 @@ class SqliteStore(
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
 
-    def __init__(self, writer: Lane, reader: Lane) -> None:
+    def __init__(self, writer: OwnConnection, reader: OwnConnection) -> None:
         self._writer = writer
         self._reader = reader
 
@@ -43,11 +41,11 @@ class SqliteStore(
         is made here, has its tables, and is gone when the store is closed.
         """
         path = parse_url(url)
-        writer = Lane(path, clock or system_clock, inline=inline)
+        writer = OwnConnection(path, clock or system_clock, inline=inline)
         if path == MEMORY:
             await writer.run(_make_tables)
             return cls(writer, writer)
-        reader = Lane(path, clock or system_clock, inline=inline, read_only=True)
+        reader = OwnConnection(path, clock or system_clock, inline=inline, read_only=True)
         store = cls(writer, reader)
         try:
             check_version(await schema_version(url), len(available(PACKAGE)))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from sendonce.store.filters import Filter
 from sendonce.store.records import DeliveryRow
 from sendonce.store.sqlite import lists
-from sendonce.store.sqlite.lanes import Lane, Transaction
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 
 
 class Undelivered:
     """See `ReadStore`."""
 
-    _reader: Lane
+    _reader: OwnConnection
 
     async def undelivered(self, tenant: str | None, *, before: int | None = None, limit: int = 50) -> list[DeliveryRow]:
         return await self._reader.run(_undelivered, tenant, before, limit)

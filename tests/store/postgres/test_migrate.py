@@ -13,7 +13,7 @@ from sendonce.domain.attempts import Verdict
 from sendonce.domain.outcomes import Delivered
 from sendonce.errors import SchemaMismatch, StoreBusy, StoreError
 from sendonce.store.migrations import Migration, available
-from sendonce.store.postgres import migrator
+from sendonce.store.postgres import migrate as postgres_migrate
 from sendonce.store.postgres import store as store_module
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_delivery, given_lease, settle_with
@@ -22,7 +22,7 @@ from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase
 from tests.store.postgres.catalog import catalog
 
-ALL = [each.name for each in available(migrator.PACKAGE)]
+ALL = [each.name for each in available(postgres_migrate.PACKAGE)]
 KNOWN = len(ALL)
 
 
@@ -39,21 +39,21 @@ def other(postgres_server: Server) -> Iterator[PostgresDatabase]:
 
 
 async def test_what_is_applied_is_not_applied_again(empty: PostgresDatabase) -> None:
-    before = await migrator.schema_version(empty.url)
-    first = await migrator.migrate(empty.url)
+    before = await postgres_migrate.schema_version(empty.url)
+    first = await postgres_migrate.migrate(empty.url)
     namespace = empty.one("select value from sendonce_meta where name = 'namespace'")
 
     assert (before, first) == (0, ALL)
-    assert await migrator.migrate(empty.url) == []
-    assert await migrator.schema_version(empty.url) == KNOWN
+    assert await postgres_migrate.migrate(empty.url) == []
+    assert await postgres_migrate.schema_version(empty.url) == KNOWN
     assert empty.one("select value from sendonce_meta where name = 'namespace'") == namespace
 
 
 async def test_of_many_at_once_exactly_one_applies(empty: PostgresDatabase) -> None:
-    applied = await asyncio.gather(*(migrator.migrate(empty.url) for _ in range(6)))
+    applied = await asyncio.gather(*(postgres_migrate.migrate(empty.url) for _ in range(6)))
 
     assert sorted(applied) == [[]] * 5 + [ALL]
-    assert await migrator.schema_version(empty.url) == KNOWN
+    assert await postgres_migrate.schema_version(empty.url) == KNOWN
 
 
 async def test_of_many_hosts_exactly_one_applies(empty: PostgresDatabase) -> None:
@@ -71,38 +71,41 @@ async def test_of_many_hosts_exactly_one_applies(empty: PostgresDatabase) -> Non
 
 
 async def test_the_printed_script_makes_the_same_schema(empty: PostgresDatabase, other: PostgresDatabase) -> None:
-    await migrator.migrate(empty.url)
+    await postgres_migrate.migrate(empty.url)
     with psycopg.connect(other.url, autocommit=True) as connection:
-        connection.execute(migrator.sql().encode())
+        connection.execute(postgres_migrate.sql().encode())
 
     printed, applied = catalog(other), catalog(empty)
 
     assert printed == applied
     assert all(printed.values())
-    assert await migrator.migrate(other.url) == []
+    assert await postgres_migrate.migrate(other.url) == []
 
 
 async def test_a_script_for_what_is_already_there_is_empty(empty: PostgresDatabase) -> None:
-    await migrator.migrate(empty.url)
+    await postgres_migrate.migrate(empty.url)
     before = catalog(empty)
 
     with psycopg.connect(empty.url, autocommit=True) as connection:
-        connection.execute(migrator.sql(KNOWN).encode())
+        connection.execute(postgres_migrate.sql(KNOWN).encode())
 
     assert catalog(empty) == before
-    assert "create" not in migrator.sql(KNOWN)
+    assert "create" not in postgres_migrate.sql(KNOWN)
 
 
 async def test_when_one_migration_fails_none_is_applied(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = [*available(migrator.PACKAGE), Migration(KNOWN + 1, "broken", "create table sendonce_meta (id int);")]
-    monkeypatch.setattr(migrator, "available", lambda _: broken)
+    broken = [
+        *available(postgres_migrate.PACKAGE),
+        Migration(KNOWN + 1, "broken", "create table sendonce_meta (id int);"),
+    ]
+    monkeypatch.setattr(postgres_migrate, "available", lambda _: broken)
 
     with pytest.raises(StoreError):
-        await migrator.migrate(empty.url)
+        await postgres_migrate.migrate(empty.url)
 
-    assert await migrator.schema_version(empty.url) == 0
+    assert await postgres_migrate.schema_version(empty.url) == 0
     assert empty.one("select count(*) from pg_class where relname like 'sendonce%%'") == 0
 
 
@@ -110,8 +113,8 @@ def test_whom_it_waits_for_is_said_and_that_an_interruption_changed_nothing(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(migrator, "available", lambda package: available(package)[:1])
-        asyncio.run(migrator.migrate(empty.url))
+        before.setattr(postgres_migrate, "available", lambda package: available(package)[:1])
+        asyncio.run(postgres_migrate.migrate(empty.url))
     with psycopg.connect(empty.url) as holding:
         holding.execute("select count(*) from sendonce_events")
         held_by = f"transaction {holding.info.backend_pid}, which holds sendonce_events"
@@ -122,7 +125,7 @@ def test_whom_it_waits_for_is_said_and_that_an_interruption_changed_nothing(
             code = waiting.ended()
 
     assert (code, waiting.lines[-1]) == (130, "sendonce: interrupted; nothing was changed\n")
-    assert asyncio.run(migrator.schema_version(empty.url)) == 1
+    assert asyncio.run(postgres_migrate.schema_version(empty.url)) == 1
 
 
 def test_what_is_interrupted_after_it_changed_the_tables_says_so(
@@ -132,7 +135,7 @@ def test_what_is_interrupted_after_it_changed_the_tables_says_so(
         if point == "migrate.after_commit":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(migrator, "checkpoint", interrupt)
+    monkeypatch.setattr(postgres_migrate, "checkpoint", interrupt)
 
     code = main(["migrate", "--database", empty.url])
 
@@ -144,7 +147,7 @@ async def test_a_server_that_only_reads_is_said_to(empty: PostgresDatabase) -> N
     empty.execute(f"alter database {empty.one('select current_database()')} set default_transaction_read_only = on")
 
     with pytest.raises(StoreBusy, match=r"only reads \(a standby, .* use the primary's address, or switch that off$"):
-        await migrator.migrate(empty.url)
+        await postgres_migrate.migrate(empty.url)
 
 
 async def test_a_database_without_tables_is_refused_in_a_sentence(empty: PostgresDatabase) -> None:
@@ -155,7 +158,7 @@ async def test_a_database_without_tables_is_refused_in_a_sentence(empty: Postgre
 async def test_an_older_schema_is_refused_in_a_sentence(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = [*available(migrator.PACKAGE), Migration(KNOWN + 1, "next", "")]
+    more = [*available(postgres_migrate.PACKAGE), Migration(KNOWN + 1, "next", "")]
     monkeypatch.setattr(store_module, "available", lambda _: more)
 
     sentence = f"^the database's schema is {KNOWN} and this program needs {KNOWN + 1}; run: sendonce migrate$"
@@ -180,8 +183,8 @@ async def test_the_next_schema_is_good_enough_and_is_left_alone(database: Postgr
     verdicts = await settle_with(store, await given_lease(store), Delivered())
 
     assert verdicts == [Verdict.APPLIED]
-    assert await migrator.migrate(database.url) == []
-    assert await migrator.schema_version(database.url) == KNOWN + 1
+    assert await postgres_migrate.migrate(database.url) == []
+    assert await postgres_migrate.schema_version(database.url) == KNOWN + 1
     await database.close()
 
 
@@ -203,7 +206,7 @@ async def test_two_schemas_of_one_database_are_two_installations(empty: Postgres
         for name in ("%22One%22", "two")
     )
 
-    applied = [await migrator.migrate(each.url) for each in (one, two)]
+    applied = [await postgres_migrate.migrate(each.url) for each in (one, two)]
     given_due_delivery(one)
     lease = await given_lease(await one.open())
     await settle_with(one.stores[0], lease, Delivered())

@@ -152,7 +152,7 @@ async def _begun(connection: Connection) -> Session:
     return Session(*row[:4])
 
 
-class Lane:
+class OwnConnection:
     """One connection, opened when it is first used and again after it was lost. Calls queue up.
 
     One that `prepares` has the server keep its plans, where that is the server itself. One that `writes` never stays
@@ -240,15 +240,15 @@ class Lane:
             await connection.close()
 
 
-class Lanes(Verbs):
+class Connections(Verbs):
     """The connections of one store, by what waits for what: claims, results and leases never wait for each other.
 
-    `where` is the database's address, or one lane for everything. `writes`: see Lane.
+    `where` is the database's address, or one lane for everything. `writes`: see OwnConnection.
     """
 
-    def __init__(self, where: str | Lane, *, writes: bool = False) -> None:
-        def lane(*, prepares: bool = False) -> Lane:
-            return where if isinstance(where, Lane) else Lane(where, prepares=prepares, writes=writes)
+    def __init__(self, where: str | OwnConnection, *, writes: bool = False) -> None:
+        def lane(*, prepares: bool = False) -> OwnConnection:
+            return where if isinstance(where, OwnConnection) else OwnConnection(where, prepares=prepares, writes=writes)
 
         self.claims = lane(prepares=True)
         self.results = lane(prepares=True)

@@ -1,15 +1,20 @@
-"""Examine a PostgreSQL: its settings, who holds vacuum back, how its tables are, and what its roles may do."""
+"""Examine a PostgreSQL: its settings, who holds vacuum back, its tables, the rights of its roles, and its schema."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from sendonce.store.examining import EVERY_ROLE, ExaminedPostgres, Holder, MissingRight, TableHealth, work
 from sendonce.store.migrations import available
+from sendonce.store.postgres.connection import Connection, Connections, carry_out, connect, fetch, translated
 from sendonce.store.postgres.grants import PREFIX, Right, rights
-from sendonce.store.postgres.lanes import Connection, carry_out, connect, fetch, translated
-from sendonce.store.postgres.migrator import PACKAGE, version_on
-from sendonce.store.postgres.verifying import broken_on
+from sendonce.store.postgres.migrate import PACKAGE, version_on
+from sendonce.store.rules import DISABLED, NOT_VALID, Broken, Rule, bare, broken_rules, rules_of
+from sendonce.store.verifying import (
+    SPANS_OF_TIME,
+)
 
 
 async def examine(url: str) -> ExaminedPostgres:
@@ -75,3 +80,62 @@ async def _missing(connection: Connection, wanted: Sequence[Right]) -> tuple[Mis
     names = ("roles", "privileges", "kinds", "objects", "columns")
     values = {name: [right[place] for right in wanted] for place, name in enumerate(names)}
     return tuple(MissingRight(*row) for row in await fetch(connection, "missing_rights", values))
+
+
+_TIMES = {name: span.total_seconds() for name, span in SPANS_OF_TIME.items()}
+
+
+class Verifying(Connections):
+    """See VerifyStore."""
+
+    async def broken_rules(self) -> list[Broken]:
+        async with self._snapshot() as connection:
+            return await broken_on(connection)
+
+    @asynccontextmanager
+    async def _snapshot(self) -> AsyncIterator[Connection]:
+        async with self.people.transaction() as connection:
+            await fetch(connection, "read_snapshot", {})
+            yield connection
+
+
+async def broken_on(connection: Connection) -> list[Broken]:
+    """What of the schema is not as the migrations made it."""
+    expected = rules_of(available(PACKAGE), await version_on(connection))
+    rows = await fetch(connection, "found_rules", {"disabled": DISABLED, "not_valid": NOT_VALID})
+    return broken_rules(expected, [Rule(*row) for row in rows], reading)
+
+
+_HEAD = re.compile(
+    r'create trigger \w+ (\w+) (\w+) on (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+)( referencing .*?)? for each (\w+)(.*)'
+    r' execute (?:function|procedure) (?:(?:"(?:[^"]|"")+"|\w+)\.)?(\w+)\('
+)
+_BINARY = re.compile(r"'[^']*'::bytea")
+_ROWS = re.compile(r"row\(([^()]*)\) is (not )?distinct from row\(([^()]*)\)")
+_TOKEN = re.compile(r"\b(?:new|old)\.\w+|'[^']*'|\b(?:and|or|true|false|null)\b|<>|<=|>=|<|>|=|(?<![\w.'])\d+\b")
+
+
+def reading(rule: Rule) -> object:
+    match rule.kind:
+        case "trigger":
+            return _trigger(rule.text)
+        case "function":
+            return bare(rule.text)
+    return None
+
+
+def _trigger(text: str) -> object:
+    head = _HEAD.match(" ".join(text.lower().split()))
+    if head is None:
+        return text
+    condition = _BINARY.sub("", head[6])
+    condition = _ROWS.sub(_each_column, condition)
+    condition = re.sub(r"\bnot in\b", "<>", condition)
+    condition = re.sub(r"\bin\b", "=", condition)
+    return (*head.group(1, 2, 3, 4, 5, 7), _TOKEN.findall(condition), len(re.findall(r"\bnot\b", condition)))
+
+
+def _each_column(rows: re.Match[str]) -> str:
+    """PostgreSQL keeps a comparison of two rows as one of each column."""
+    pairs = zip(rows[1].split(","), rows[3].split(","), strict=True)
+    return (rows[2] or "") + " or ".join(f"{left} is distinct from {right}" for left, right in pairs)

@@ -1,4 +1,4 @@
-"""Examine a SQLite file: its journal, its health, the disk it is on, and who works on it."""
+"""Examine a SQLite file: its journal, its health, the disk it is on, who works on it, and its schema."""
 
 import asyncio
 import os
@@ -14,13 +14,22 @@ from urllib.parse import quote
 
 from sendonce.store.examining import ExaminedSqlite, Work, work
 from sendonce.store.migrations import available
-from sendonce.store.rules import Broken
-from sendonce.store.sqlite.files import open_file, parse_url, translated
-from sendonce.store.sqlite.lanes import PACKAGE, Transaction
-from sendonce.store.sqlite.migrator import version_on
-from sendonce.store.sqlite.times import system_clock
-from sendonce.store.sqlite.verifying import broken_on
-from sendonce.store.verifying import LAST_ID
+from sendonce.store.rules import Broken, Rule, bare, broken_rules, rules_of
+from sendonce.store.sqlite.connection import (
+    PACKAGE,
+    OwnConnection,
+    Transaction,
+    microseconds,
+    open_file,
+    parse_url,
+    system_clock,
+    translated,
+)
+from sendonce.store.sqlite.migrate import version_on
+from sendonce.store.verifying import (
+    LAST_ID,
+    SPANS_OF_TIME,
+)
 
 # A large file is looked at for so long and no longer.
 QUICK_CHECK_SECONDS = 10.0
@@ -144,3 +153,27 @@ def _work(connection: sqlite3.Connection, broken: Sequence[Broken]) -> Work:
     found = Transaction(connection, system_clock()).carry_out(work(broken))
     connection.execute("commit")
     return found
+
+
+_TIMES = {name: microseconds(span) for name, span in SPANS_OF_TIME.items()}
+
+
+class Verifying:
+    """See VerifyStore."""
+
+    _reader: OwnConnection
+
+    async def broken_rules(self) -> list[Broken]:
+        return await self._reader.run(broken_on)
+
+
+def broken_on(transaction: Transaction) -> list[Broken]:
+    """What of the schema is not as the migrations made it."""
+    expected = rules_of(available(PACKAGE), version_on(transaction.connection))
+    # A constraint cannot be taken from a table, and none of them has a row of its own here.
+    wanted = {key: rule for key, rule in expected.items() if rule.kind != "constraint"}
+    return broken_rules(wanted, [Rule(*row) for row in transaction.fetch("found_rules")], _reading)
+
+
+def _reading(rule: Rule) -> object:
+    return None if rule.kind == "table" else bare(rule.text)

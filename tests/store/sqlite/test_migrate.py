@@ -10,8 +10,8 @@ import pytest
 
 from sendonce.errors import SchemaMismatch
 from sendonce.store.migrations import available
-from sendonce.store.sqlite import migrator
-from sendonce.store.sqlite.lanes import PACKAGE
+from sendonce.store.sqlite import migrate as sqlite_migrate
+from sendonce.store.sqlite.connection import PACKAGE
 from sendonce.store.sqlite.store import SqliteStore
 from tests.processes import SECONDS
 from tests.store.databases import SqliteDatabase
@@ -21,11 +21,11 @@ KNOWN = len(ALL)
 # Says when it is ready, waits for the word, migrates, and prints what it has applied.
 MIGRATE = """
 import asyncio, sys
-from sendonce.store.sqlite import migrator
-from sendonce.store.sqlite.lanes import PACKAGE
+from sendonce.store.sqlite import migrate as sqlite_migrate
+from sendonce.store.sqlite.connection import PACKAGE
 print("ready", flush=True)
 sys.stdin.readline()
-print(asyncio.run(migrator.migrate(sys.argv[1])), flush=True)
+print(asyncio.run(sqlite_migrate.migrate(sys.argv[1])), flush=True)
 """
 PRINTED = "select type, name, sql from sqlite_master where name not like 'sqlite_%' order by name"
 
@@ -41,10 +41,10 @@ def schema_of(path: Path) -> list[tuple[str, ...]]:
 async def test_migrating_twice_applies_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
 
-    assert await migrator.schema_version(url) == 0
-    assert await migrator.migrate(url) == ALL
-    assert await migrator.migrate(url) == []
-    assert await migrator.schema_version(url) == KNOWN
+    assert await sqlite_migrate.schema_version(url) == 0
+    assert await sqlite_migrate.migrate(url) == ALL
+    assert await sqlite_migrate.migrate(url) == []
+    assert await sqlite_migrate.schema_version(url) == KNOWN
 
 
 @pytest.mark.parametrize("round", range(3))
@@ -69,7 +69,7 @@ async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     connection.close()
 
     with pytest.raises(Exception, match="SQLite failed"):
-        await migrator.migrate(str(path))
+        await sqlite_migrate.migrate(str(path))
 
     assert [name for _, name, _ in schema_of(path)] == ["sendonce_workers"]
 
@@ -77,16 +77,16 @@ async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
 async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, database: SqliteDatabase) -> None:
     path = tmp_path / "printed.db"
     connection = sqlite3.connect(path)
-    connection.executescript(migrator.sql())
+    connection.executescript(sqlite_migrate.sql())
     connection.close()
 
     assert schema_of(path) == schema_of(database.path)
-    assert await migrator.schema_version(str(path)) == KNOWN
-    assert await migrator.migrate(str(path)) == []
+    assert await sqlite_migrate.schema_version(str(path)) == KNOWN
+    assert await sqlite_migrate.migrate(str(path)) == []
 
 
 def test_nothing_is_printed_when_nothing_is_missing() -> None:
-    assert migrator.sql(from_version=KNOWN) == ""
+    assert sqlite_migrate.sql(from_version=KNOWN) == ""
 
 
 async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(database: SqliteDatabase) -> None:
@@ -101,5 +101,5 @@ async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(datab
 
 
 async def test_reading_the_version_makes_no_file(tmp_path: Path) -> None:
-    assert await migrator.schema_version(f"sqlite:///{tmp_path}/none.db") == 0
+    assert await sqlite_migrate.schema_version(f"sqlite:///{tmp_path}/none.db") == 0
     assert os.listdir(tmp_path) == []

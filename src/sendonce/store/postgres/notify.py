@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import psycopg
 
-from sendonce.store.postgres.lanes import Connection, connect
+from sendonce.store.postgres.connection import Connection, connect
 
 CHANNEL = "sendonce"
 
