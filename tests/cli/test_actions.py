@@ -22,7 +22,7 @@ def test_a_dead_letter_is_requeued_as_the_next_generation(cli: Cli) -> None:
     new = cli("deliveries", "show", "2", "--json").json
     assert (new["generation"], new["status"], new["attempt_count"]) == (1, "Pending", 0)
     assert cli("deliveries", "show", "1", "--json").json["status"] == "DeadLettered"
-    assert cli("dead-letters", "list", "--json").json == []
+    assert cli("dead-letters", "list", "--json").rows == []
 
 
 def test_requeuing_twice_is_refused_with_who_did_it(cli: Cli) -> None:
@@ -42,8 +42,8 @@ def test_one_that_cannot_be_requeued_leaves_all_as_they_are(cli: Cli) -> None:
 
     assert cli("dead-letters", "requeue", "1", "99", *WHY).code == 1
 
-    assert len(cli("deliveries", "list", "--json").json) == 1
-    assert len(cli("dead-letters", "list", "--json").json) == 1
+    assert len(cli("deliveries", "list", "--json").rows) == 1
+    assert len(cli("dead-letters", "list", "--json").rows) == 1
 
 
 def test_what_may_have_been_sent_is_requeued_only_when_said_so(cli: Cli) -> None:
@@ -63,7 +63,7 @@ def test_several_are_requeued_in_the_order_given(cli: Cli) -> None:
     for key in "abc":
         cli.delivery(key, f"null:{key}")
     cli.attempt(Refused("http_410"))
-    letters = {row["destination"]: str(row["id"]) for row in cli("dead-letters", "list", "--json").json}
+    letters = {row["destination"]: str(row["id"]) for row in cli("dead-letters", "list", "--json").rows}
 
     order = ["null:c", "null:a", "null:b", "null:c"]
     reopened = cli("dead-letters", "requeue", *(letters[each] for each in order), *WHY, "--json").json
@@ -152,7 +152,7 @@ def test_sends_are_stopped_and_resumed(cli: Cli, scope: list[str], spelled: str)
     status = cli("status").out
     resumed = cli("resume", *scope)
 
-    assert stopped.out == f"stopped: nothing more is sent for {spelled}; go on with: sendonce resume {spelled}\n"
+    assert stopped.out == f"stopped: nothing is sent for {spelled} from now on\ngo on with: sendonce resume {spelled}\n"
     assert again.out.startswith(f"{spelled} was stopped already")
     assert f"stopped       {spelled} since" in status
     assert "(outage)" in status

@@ -25,7 +25,7 @@ def given_letters(cli: Cli, *keys: str, type: str = "order.created") -> None:
 
 
 def generations(cli: Cli) -> list[int]:
-    return sorted(each["generation"] for each in cli("deliveries", "list", "--json").json)
+    return sorted(each["generation"] for each in cli("deliveries", "list", "--json").rows)
 
 
 def test_a_dry_run_counts_and_changes_nothing(cli: Cli) -> None:
@@ -46,7 +46,7 @@ def test_a_dry_run_counts_and_changes_nothing(cli: Cli) -> None:
     assert counts == [3, 1, 0, 1, 2]
     assert "affected" not in shown
     assert generations(cli) == [0, 0, 0, 0]
-    assert [row["kind"] for row in cli("operations", "list", "--json").json] == ["cancel"]
+    assert [row["kind"] for row in cli("operations", "list", "--json").rows] == ["cancel"]
 
 
 def test_what_a_person_has_cancelled_is_left_out_unless_it_is_asked_for(cli: Cli) -> None:
@@ -74,7 +74,7 @@ def test_where_nothing_matches_nothing_is_begun(cli: Cli) -> None:
 
     assert (said.code, said.out) == (0, "nothing matches: waiting deliveries of order.*\nnothing was done\n")
     assert (shown["matching"], shown["would_affect"], shown["dry_run"]) == (0, 0, True)
-    assert cli("operations", "list", "--json").json == []
+    assert cli("operations", "list", "--json").rows == []
 
 
 def test_a_requeue_by_filter_is_one_operation(cli: Cli) -> None:
@@ -85,7 +85,7 @@ def test_a_requeue_by_filter_is_one_operation(cli: Cli) -> None:
 
     assert said.out.splitlines()[-1] == "operation 1: 2 dead letters requeued"
     assert generations(cli) == [0, 0, 0, 1, 1]
-    [row] = cli("operations", "list", "--json").json
+    [row] = cli("operations", "list", "--json").rows
     assert (row["operator"], row["reason"], row["kind"], row["state"]) == ("ada", "receiver is back", "requeue", "done")
     assert (row["affected"], row["subject"]) == (2, "open dead letters of order.*")
     assert row["filter"] == {"type": "order.*"}
@@ -111,7 +111,7 @@ def test_a_cancel_by_filter_gives_up_what_waits(cli: Cli) -> None:
     said = cli("cancel", "--tenant", "acme", "--yes", *WHY)
 
     assert said.out.splitlines()[-1] == "operation 1: 2 deliveries cancelled"
-    letters = cli("dead-letters", "list", "--json").json
+    letters = cli("dead-letters", "list", "--json").rows
     assert {each["reason"] for each in letters} == {"cancelled"}
     assert len(letters) == 2
 
@@ -144,7 +144,7 @@ def test_an_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> N
     given_letters(cli, *(f"k{n}" for n in range(8)))
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "4/s", *WHY)
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": cli.database}) as running:
-        until(lambda: cli("operations", "list", "--json").json, "the operation to have begun")
+        until(lambda: cli("operations", "list", "--json").rows, "the operation to have begun")
         paused = cli("operations", "pause", "1", "--operator", "bob", "--reason", "too fast")
         assert running.ended() == 1
     assert cli("operations", "pause", "1").code == 0, "and pausing it again is nothing"
@@ -157,7 +157,7 @@ def test_an_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> N
 
     assert (done["state"], done["affected"]) == ("done", 8)
     assert generations(cli).count(1) == 8
-    log = [(row["kind"], row["operator"]) for row in cli("operations", "list", "--json").json]
+    log = [(row["kind"], row["operator"]) for row in cli("operations", "list", "--json").rows]
     assert log == [("resume", log[0][1]), ("pause", "bob"), ("requeue", log[2][1])]
     assert cli("operations", "resume", "1").err == "sendonce: operation 1 is done\n"
 
@@ -166,7 +166,7 @@ def test_an_operation_is_paused_by_an_interrupt(lite: Cli) -> None:
     given_letters(lite, *(f"k{n}" for n in range(6)))
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "1/d", *WHY)
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": lite.database}) as running:
-        until(lambda: any(row["affected"] for row in lite("operations", "list", "--json").json), "a step")
+        until(lambda: any(row["affected"] for row in lite("operations", "list", "--json").rows), "a step")
         running.send(signal.SIGINT)
         assert running.ended() == 130
         assert running.count("operation 1 is paused; go on with: sendonce operations resume 1")
@@ -178,7 +178,7 @@ def test_a_cancelled_operation_goes_no_further(lite: Cli) -> None:
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "1/d", *WHY)
     given_letters(lite, "b")
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": lite.database}):
-        until(lambda: any(row["affected"] for row in lite("operations", "list", "--json").json), "a step")
+        until(lambda: any(row["affected"] for row in lite("operations", "list", "--json").rows), "a step")
 
     said = lite("operations", "cancel", "1", *WHY)
 

@@ -127,7 +127,7 @@ def test_every_command_finds_the_database_in_the_same_way(config: Command, monke
     assert config("memo.saved", "--key", "1", "--to", "null:a", command="publish").code == 0
     assert config("--until-idle", command="worker").code == 0
     assert config(command="reconcile").code == 0
-    assert config("list", "--json", command="deliveries").json[0]["status"] == "Completed"
+    assert config("list", "--json", command="deliveries").rows[0]["status"] == "Completed"
 
     monkeypatch.setenv("SENDONCE_DATABASE", "sqlite:///variable.db")
     assert "variable.db" in config(command="migrate").out
@@ -166,7 +166,7 @@ def test_options_of_a_worker_go_before_the_file(config: Command) -> None:
 
 def test_a_password_in_the_file_is_not_in_what_is_said(config: Command, tmp_path: Path) -> None:
     Path("sendonce.toml").write_text(f'[database]\nurl = "postgresql://app:{HIDDEN}@127.0.0.1:1/x"\n')
-    script = f"from sendonce.cli.secrets import scrub; print(scrub('it is {HIDDEN}', []))"
+    script = f"from sendonce.cli.output import scrub; print(scrub('it is {HIDDEN}', []))"
 
     assert run(cwd=tmp_path, program=("-c", script)).out == "it is ***\n"
     assert HIDDEN not in config(command="status").err

@@ -132,7 +132,7 @@ def test_what_cannot_be_corrected_is_said_in_a_sentence(
     said = lite("dead-letters", "correct", "1", *options, *WHY)
 
     assert (said.code, complaint in said.err) == (code, True), said.err
-    assert len(lite("deliveries", "list", "--json").json) == 1
+    assert len(lite("deliveries", "list", "--json").rows) == 1
 
 
 def test_a_dead_letter_that_is_not_there(lite: Cli) -> None:

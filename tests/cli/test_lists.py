@@ -27,7 +27,7 @@ def names(row: type) -> list[str]:
 )
 def test_an_empty_list_says_so(cli: Cli, noun: str, said: str) -> None:
     assert cli(noun, "list").out == f"{said}\n"
-    assert cli(noun, "list", "--json").json == []
+    assert cli(noun, "list", "--json").rows == []
 
 
 def test_json_has_the_fields_of_the_rows(cli: Cli) -> None:
@@ -35,12 +35,12 @@ def test_json_has_the_fields_of_the_rows(cli: Cli) -> None:
     cli.delivery("k", "null:a")
     cli.attempt(Refused("http_410", "gone"))
 
-    assert list(cli("deliveries", "list", "--json").json[0]) == names(DeliveryRow)
-    assert list(cli("dead-letters", "list", "--json").json[0]) == names(DeadLetterRow)
+    assert list(cli("deliveries", "list", "--json").rows[0]) == names(DeliveryRow)
+    assert list(cli("dead-letters", "list", "--json").rows[0]) == names(DeadLetterRow)
     assert list(cli("dead-letters", "show", "1", "--json").json) == names(DeadLetterRow)
-    assert list(cli("subscriptions", "list", "--json").json[0]) == names(SubscriptionRow)
+    assert list(cli("subscriptions", "list", "--json").rows[0]) == names(SubscriptionRow)
     event_names = [name for name in names(EventRow) if name not in ("payload", "headers")]
-    assert list(cli("events", "list", "--json").json[0]) == event_names
+    assert list(cli("events", "list", "--json").rows[0]) == event_names
     assert list(cli("events", "show", "1", "--json").json) == [*event_names, "deliveries"]
     shown = cli("deliveries", "show", "1", "--json").json
     assert list(shown) == [*names(DeliveryRow), "attempts"]
@@ -65,7 +65,7 @@ def test_events_are_filtered_by_what_became_of_a_delivery(cli: Cli) -> None:
     cli.publish("b", "--to", "null:b")
 
     def keys(*options: str) -> list[str]:
-        return [row["key"] for row in cli("events", "list", "--json", *options).json]
+        return [row["key"] for row in cli("events", "list", "--json", *options).rows]
 
     assert keys("--status", "completed") == ["a"]
     assert keys("--destination", "null:b") == ["b"]
@@ -81,7 +81,7 @@ def test_deliveries_are_filtered(cli: Cli) -> None:
     cli.publish("d", "--to", "null:a", "--deliver-at", "1h", type="order.paid")
 
     def keys(*options: str) -> list[str]:
-        return [row["key"] for row in cli("deliveries", "list", "--json", *options).json]
+        return [row["key"] for row in cli("deliveries", "list", "--json", *options).rows]
 
     assert keys() == ["d", "c", "b", "a"]
     assert keys("--limit", "2") == ["d", "c"]
@@ -103,13 +103,13 @@ def test_events_and_dead_letters_are_filtered(cli: Cli) -> None:
     cli.publish("b", "--to", "null:b", "--tenant", "acme", type="order.paid")
     cli("cancel", "2", "--reason", "not wanted")
 
-    events = [row["key"] for row in cli("events", "list", "--tenant", "acme", "--type", "order.paid", "--json").json]
-    refused = [row["key"] for row in cli("dead-letters", "list", "--reason", "refused", "--json").json]
-    others = [row["key"] for row in cli("dead-letters", "list", "--type", "order.paid", "--json").json]
+    events = [row["key"] for row in cli("events", "list", "--tenant", "acme", "--type", "order.paid", "--json").rows]
+    refused = [row["key"] for row in cli("dead-letters", "list", "--reason", "refused", "--json").rows]
+    others = [row["key"] for row in cli("dead-letters", "list", "--type", "order.paid", "--json").rows]
 
     assert (events, refused, others) == (["b"], ["a"], ["b"])
-    assert len(cli("dead-letters", "list", "--json").json) == 2
-    assert cli("dead-letters", "list", "--destination", "null:b", "--since", "1h", "--json").json[0]["key"] == "b"
+    assert len(cli("dead-letters", "list", "--json").rows) == 2
+    assert cli("dead-letters", "list", "--destination", "null:b", "--since", "1h", "--json").rows[0]["key"] == "b"
 
 
 def test_a_table_is_aligned_and_tells_what_matters(cli: Cli) -> None:
@@ -119,7 +119,7 @@ def test_a_table_is_aligned_and_tells_what_matters(cli: Cli) -> None:
 
     lines = cli("deliveries", "list").out.splitlines()
 
-    assert lines[0].split() == ["ID", "STATUS", "TYPE", "KEY", "DESTINATION", "TRIES", "NEXT", "RECORDED"]
+    assert lines[0].split() == ["ID", "STATE", "TYPE", "KEY", "DESTINATION", "TRIES", "NEXT", "RECORDED"]
     assert lines[1].split()[:7] == ["2", "Pending", "memo.saved", "longer-key", "null:b", "0", "due"]
     assert lines[2].split()[:7] == ["1", "PendingRetry", "memo.saved", "a", "null:a", "1", "in"]
     assert lines[1].index("longer-key") == lines[2].index("a  ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sendonce import __version__
-from sendonce.cli import main, migrate
+from sendonce.cli import database, main
 from tests.cli.workbench import LONGEST_RUN, Cli, clean_environment, run
 
 DELIVERY = "0123456789abcdef" * 50
@@ -93,7 +93,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(
     assert sentence in err
     assert err.startswith("sendonce: ")
     assert err.count("\n") == 1
-    assert lite("events", "list", "--json").json == []
+    assert lite("events", "list", "--json").rows == []
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unexpected_error_is_one_line_and_its_trace_is_for_those_who_ask(
     lite: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(args: object) -> int:
+    def broken() -> None:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr(migrate, "run", broken)
+    monkeypatch.setattr(database.migrate_database, "work", broken)
     ran = lite("migrate")
     monkeypatch.setenv("SENDONCE_DEBUG", "1")
     debugged = lite("migrate")

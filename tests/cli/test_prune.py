@@ -38,7 +38,7 @@ def test_M13_prune_says_what_has_gone(finished: Cli) -> None:
     assert "3 events deleted, with their keys" in ran.out
     assert "6 deliveries deleted, with their attempts" in ran.out
     assert events(finished) == 0
-    [row] = finished("operations", "list", "--json").json
+    [row] = finished("operations", "list", "--json").rows
     assert (row["kind"], row["subject"]) == ("prune", "payloads 0s, history 0s, keys 0s")
 
 
@@ -150,4 +150,4 @@ def test_where_nothing_is_found_erase_says_how_an_address_must_be_written(cli: C
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "sendonce: nothing was found; the part before @ must be written as it was recorded\n"
-    assert cli("operations", "list", "--json").json == []
+    assert cli("operations", "list", "--json").rows == []

@@ -61,7 +61,7 @@ def test_a_deadline_before_the_start_is_refused_and_nothing_is_written(cli: Cli)
 
     assert ran.code == 1
     assert "expires_at must be later than deliver_at" in ran.err
-    assert cli("events", "list", "--json").json == []
+    assert cli("events", "list", "--json").rows == []
 
 
 def test_the_payload_comes_from_a_file_or_from_standard_input(lite: Cli, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_R17_an_audit_reports_what_has_no_evidence_and_changes_nothing(cli: Cli)
         "1 would be sent again with: --repair --reason TEXT",
     ]
     assert "(found before)" in reconcile(cli, "--audit", "--since", "2d").out
-    assert len(cli("deliveries", "list", "--json").json) == 2
+    assert len(cli("deliveries", "list", "--json").rows) == 2
     assert "no_evidence" in cli("explain", "delivery:2").out
 
 
@@ -141,7 +141,7 @@ def test_R17_a_repair_sends_what_is_missing_again_within_the_cap(cli: Cli) -> No
     assert ran.code == 1
     assert "2 deliveries are sent again, each after it was looked up once more" in ran.out
     assert "1 left as they are: --cap is 2" in ran.out
-    assert [row["in_doubt"] for row in cli("deliveries", "list", "--status", "pending", "--json").json] == [True, True]
+    assert [row["in_doubt"] for row in cli("deliveries", "list", "--status", "pending", "--json").rows] == [True, True]
     assert in_doubt(cli) == 2
 
 
@@ -208,7 +208,7 @@ def test_after_a_restore_what_had_arrived_is_not_sent_again(cli: Cli) -> None:
     assert cli("doubt", "--open", "--wait", "0s", *WHY).code == 0
     assert reconcile(cli).code == 0
 
-    assert [row["status"] for row in cli("deliveries", "list", "--json").json] == ["PendingRetry", "Completed"]
+    assert [row["status"] for row in cli("deliveries", "list", "--json").rows] == ["PendingRetry", "Completed"]
     assert in_doubt(cli) == 0
 
 
@@ -244,7 +244,7 @@ def test_attesting_is_refused_when_it_is_not_open(cli: Cli) -> None:
     assert (again.code, none.code) == (1, 1)
     assert "dead letter 1 was discarded by ada" in again.err
     assert "there is no dead letter 9" in none.err
-    assert len(cli("deliveries", "list", "--json").json) == 1
+    assert len(cli("deliveries", "list", "--json").rows) == 1
 
 
 def test_several_are_attested_without_an_id(cli: Cli) -> None:

@@ -26,9 +26,9 @@ def test_requests_are_listed(cli: Cli) -> None:
     cli.attempt(Refused("http_410"))
 
     lines = cli("requests", "list").out.splitlines()
-    rows = cli("requests", "list", "--json").json
+    rows = cli("requests", "list", "--json").rows
 
-    assert lines[0].split() == ["ID", "STATUS", "TYPE", "SUBJECT", "VERSION", "NOTIFIED", "TENANT", "RECORDED"]
+    assert lines[0].split() == ["ID", "STATE", "TYPE", "SUBJECT", "VERSION", "NOTIFIED", "TENANT", "RECORDED"]
     assert lines[1].split()[:11] == [
         "2",
         "retryable_failed",
@@ -44,10 +44,10 @@ def test_requests_are_listed(cli: Cli) -> None:
     ]
     assert lines[2].split()[:8] == ["1", "succeeded", "review.finished", "cl-7", "3", "2", "of", "2"]
     assert list(rows[0]) == [field.name for field in fields(RequestRow)]
-    assert [each["id"] for each in cli("requests", "list", "--subject", "cl-7", "--limit", "1", "--json").json] == [2]
-    assert [each["id"] for each in cli("requests", "list", "--status", "SUCCEEDED", "--json").json] == [1]
-    assert [each["id"] for each in cli("requests", "list", "--tenant", "acme", "--json").json] == [2]
-    assert cli("requests", "list", "--type", "other", "--json").json == []
+    assert [each["id"] for each in cli("requests", "list", "--subject", "cl-7", "--limit", "1", "--json").rows] == [2]
+    assert [each["id"] for each in cli("requests", "list", "--status", "SUCCEEDED", "--json").rows] == [1]
+    assert [each["id"] for each in cli("requests", "list", "--tenant", "acme", "--json").rows] == [2]
+    assert cli("requests", "list", "--type", "other", "--json").rows == []
 
 
 def test_a_request_is_shown_with_its_recipients(cli: Cli) -> None:

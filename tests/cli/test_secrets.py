@@ -137,7 +137,7 @@ def test_a_secret_can_come_from_standard_input(lite: Cli, monkeypatch: pytest.Mo
         ("--header-file", "HOST: hunter2", "HOST is set by sendonce"),
         ("--header-file", "X-A: hunter2\nx-a: 2", "x-a is given twice"),
         ("--client-certificate", "hunter2", "give PEM with the certificate and its unlocked key"),
-        ("--bearer-file", "hunter2" * 20_000, "is too long for a secret"),
+        ("--bearer-file", "hunter2" * 20_000, "is too long"),
     ],
 )
 def test_a_secret_that_is_none_is_one_sentence_without_it(

@@ -19,8 +19,8 @@ def test_a_subscription_is_added_as_it_is_kept(cli: Cli) -> None:
     assert json.loads(row["policy"]) == {"max_attempts": 5}
     assert (row["state"], row["description"], row["rate"]) == ("active", "for the shop", 1.5)
     assert row.pop("secret").startswith("whsec_")
-    assert cli("subscriptions", "list", "--tenant", "acme", "--json").json == [row]
-    assert cli("subscriptions", "list", "--tenant", "other", "--json").json == []
+    assert cli("subscriptions", "list", "--tenant", "acme", "--json").rows == [row]
+    assert cli("subscriptions", "list", "--tenant", "other", "--json").rows == []
 
 
 def test_a_subscription_is_paused_resumed_and_removed_for_good(cli: Cli) -> None:
@@ -46,7 +46,7 @@ def test_pausing_twice_is_no_error(cli: Cli) -> None:
     again = cli("subscriptions", "pause", "1", "--reason", "second", "--json").json
 
     assert (again["state"], again["state_reason"]) == ("paused", "first")
-    assert [row["kind"] for row in cli("operations", "list", "--json").json] == ["pause", "add"]
+    assert [row["kind"] for row in cli("operations", "list", "--json").rows] == ["pause", "add"]
 
 
 def test_a_rate_is_set_shown_and_lifted(cli: Cli) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from sendonce.cli.tables import GAP, Cell, cut, display_width, fit, render
+from sendonce.cli.output import display_width, wrapped
+from sendonce.cli.tables import GAP, Cell, Table, cut, cut_middle, fit
 
 
 def plainly(text: str, colour: str) -> str:
@@ -12,13 +13,13 @@ def rows(*texts: list[str]) -> list[list[Cell]]:
 
 
 def test_columns_are_aligned() -> None:
-    lines = render(["ID", "KEY"], rows(["1", "a"], ["1000", "b"]), 0, plainly)
+    lines = Table(["ID", "KEY"], rows(["1", "a"], ["1000", "b"])).lines(0, plainly)
 
     assert lines == ["ID    KEY", "1     a", "1000  b"]
 
 
 def test_no_line_is_wider_than_the_terminal_and_the_widest_column_gives() -> None:
-    lines = render(["ID", "KEY", "DESTINATION"], rows(["1", "k" * 30, "d" * 200]), 60, plainly)
+    lines = Table(["ID", "KEY", "DESTINATION"], rows(["1", "k" * 30, "d" * 200])).lines(60, plainly)
 
     assert max(map(len, lines)) == 60
     assert lines[1].startswith("1   " + "k" * 26)
@@ -26,7 +27,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_widest_column_gives() -> Non
 
 
 def test_without_a_terminal_nothing_is_cut() -> None:
-    assert render(["KEY"], rows(["k" * 500]), 0, plainly)[1] == "k" * 500
+    assert Table(["KEY"], rows(["k" * 500])).lines(0, plainly)[1] == "k" * 500
 
 
 def test_columns_keep_a_least_width() -> None:
@@ -44,7 +45,7 @@ def test_a_cut_text_fits_even_with_wide_characters() -> None:
 
 
 def test_what_could_steer_a_terminal_is_taken_out() -> None:
-    line = render(["KEY", "X"], rows(["\x1b[31mred\nnext\x07\x9b", "x"]), 0, plainly)[1]
+    line = Table(["KEY", "X"], rows(["\x1b[31mred\nnext\x07\x9b", "x"])).lines(0, plainly)[1]
 
     assert line == f"[31mred next{GAP}x"
 
@@ -52,6 +53,26 @@ def test_what_could_steer_a_terminal_is_taken_out() -> None:
 def test_colours_do_not_disturb_the_alignment() -> None:
     table = [[Cell("ok", "green"), Cell("x")], [Cell("long text"), Cell("y")]]
 
-    lines = render(["A", "B"], table, 0, lambda text, colour: f"<{text}>")
+    lines = Table(["A", "B"], table).lines(0, lambda text, colour: f"<{text}>")
 
     assert lines == ["<A>          <B>", "<ok>         x", "long text  y"]
+
+
+def test_address_is_cut_in_its_middle() -> None:
+    assert cut_middle("https://hooks.example/orders", 15) == "https:/…/orders"
+    assert cut_middle("日本語日本語日本語", 9) == "日本…本語"
+    assert cut_middle("null:a", 15) == "null:a"
+
+
+def test_sentence_wraps_between_words_and_keeps_its_indent() -> None:
+    lines = wrapped("  → the last attempt did not succeed, https://hooks.example/very/long/address", 30)
+
+    assert lines == [
+        "  → the last attempt did not",
+        "      succeed,",
+        "      https://hooks.example/very/long/address",
+    ]
+
+
+def test_sentence_is_not_wrapped_without_a_width() -> None:
+    assert wrapped("word " * 100, 0) == ["word " * 100]

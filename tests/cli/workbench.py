@@ -42,6 +42,11 @@ class Ran:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
+    @property
+    def rows(self) -> Any:
+        """The rows of a list."""
+        return self.json["rows"]
+
 
 @dataclass(frozen=True, slots=True)
 class Cli:

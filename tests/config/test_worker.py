@@ -195,5 +195,5 @@ def test_W11_a_worker_has_the_limits_of_its_file_and_of_its_environment(folder: 
 
     assert ran.code == 0, ran.err
     assert ": 8 slots;" in ran.err
-    [dead] = run("dead-letters", "list", "--json", cwd=folder).json
+    [dead] = run("dead-letters", "list", "--json", cwd=folder).rows
     assert dead["reason"] == "exhausted"

@@ -198,7 +198,7 @@ def test_R8_a_retry_takes_only_what_waits_for_a_person(reviews: Reviews, changel
         changelist.misbehave(who, fail="422")
     job_id = changelist.submit(1, *bad)
     changelist.done(job_id)
-    letters = {each["destination"]: str(each["id"]) for each in reviews.run("dead-letters", "list", "--json").json}
+    letters = {each["destination"]: str(each["id"]) for each in reviews.run("dead-letters", "list", "--json").rows}
     bob, eve = (letters[changelist.address(who)] for who in ("bob", "eve"))
     moved = changelist.address("moved")
     assert reviews.run("dead-letters", "discard", bob, "--reason", "he has left").code == 0
@@ -361,7 +361,7 @@ def test_R15_one_bad_recipient_waits_for_a_person_and_the_others_go_on(
         nobody: ("failed", 1, "smtp_550"),
         f"joe-{changelist.name}@example.com": ("sent", 1, None),
     }
-    waiting = reviews.run("dead-letters", "list", "--destination", changelist.address("bad"), "--json").json
+    waiting = reviews.run("dead-letters", "list", "--destination", changelist.address("bad"), "--json").rows
     assert [each["reason"] for each in waiting] == ["refused"]
 
 

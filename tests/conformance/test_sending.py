@@ -95,7 +95,7 @@ def test_R15_a_recipient_that_refuses_waits_for_a_person_and_the_others_go_on(sc
     assert [ended.pop(each) for each in recipients] == [("Completed", 1), ("DeadLettered", 1), ("Completed", 1)]
     assert sorted(ended.values()) == [("Completed", 1), ("DeadLettered", 1)]
     assert {row["reason"] for row in scene.database.rows("dead_letters")} == {"refused"}
-    listed = scene.run("dead-letters", "list", "--json").json
+    listed = scene.run("dead-letters", "list", "--json").rows
     assert len(listed) == 2
     assert all(each["closed_at"] is None for each in listed)
 

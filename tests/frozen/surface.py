@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sendonce.cli import main
-from sendonce.cli.commands import COMMANDS
+from sendonce.cli.parser import NOUNS
 from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load
 
@@ -60,7 +60,7 @@ def _helps(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     text = _help(words)
     yield (*words, "--help"), text
     inner = _INNER.search(text.partition("\n\n")[0])
-    for command in inner[1].split("|") if inner else () if words else COMMANDS:
+    for command in inner[1].split("|") if inner else () if words else NOUNS:
         yield from _helps((*words, command))
 
 

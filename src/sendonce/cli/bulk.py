@@ -1,42 +1,142 @@
-"""Requeue, replay or cancel by filter: count, ask, and do it with a bar; Ctrl-C pauses it."""
+"""One verb on many: by id, or by a filter and then as an operation that can be paused and taken up again.
+
+What matches a filter is counted and shown, a person types the number (or has said --yes), and a bar shows the way.
+"""
 
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from sendonce.admin import bulk
-from sendonce.admin.text import counted, plain
-from sendonce.cli.agreeing import agrees, check_terminal
-from sendonce.cli.output import say, say_json, warn
-from sendonce.cli.progress import Bar, progress
-from sendonce.cli.running import with_store
-from sendonce.cli.settings import operator_of
+from sendonce.admin.text import counted
+from sendonce.cli import options
+from sendonce.cli.output import fields_of, say, say_all, warn
+from sendonce.cli.parser import Parser, WrongUse
+from sendonce.cli.prompt import Bar, agrees_by_number, check_terminal, progress
+from sendonce.cli.verbs import Arguments, Verb
+from sendonce.domain.deliveries import ReasonClass
+from sendonce.domain.rates import format_rate
 from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
 from sendonce.store.filters import Filter
 
 if TYPE_CHECKING:
     from sendonce.admin.bulk import Planned
+    from sendonce.admin.dead_letters import Reopened
     from sendonce.store.ports import Store
 
-_DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled"}
+_FILTERS = ("type", "destination", "tenant", "given_up_as", "since", "until")
+_ONLY_WITH_FILTER = {"dry_run": "--dry-run", "yes": "--yes", "rate": "--rate"}
+ATTEST, DISCARD = "attest", "discard"
+_DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled", ATTEST: "attested", DISCARD: "discarded"}
+_OF_DEAD_LETTERS = (REQUEUE, ATTEST, DISCARD)
 
 
-def run_bulk(args: argparse.Namespace, kind: str, wanted: Filter) -> int:
-    """Do to all that match what the command does to the ids that it is given."""
-    operator = operator_of(args)
-    if args.dry_run:
-        planned = with_store(args, lambda store: bulk.plan(store, kind, wanted))
-        _say_plan(planned, as_json=args.json)
-        return 0
-    if not args.yes:
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """What an operation would do, and what has become of it when it was begun."""
+
+    planned: "Planned | None"
+    operation: OperationRow | None
+    is_dry_run: bool = False
+
+
+def selection(what: str, *, given_up_as: bool = False) -> Arguments:
+    """Declare ids, or the options of a filter and of an operation that can be paused and taken up again.
+
+    `wanted` is the filter, and None when ids were given.
+    """
+
+    def add(parser: Parser) -> None:
+        parser.add_argument(
+            "ids", nargs="*", type=options.row_id, metavar="ID", help=f"the {what}'s id; or a filter instead"
+        )
+        parser.add_argument("--all", action="store_true", help="all there are, without a filter")
+        parser.add_argument(
+            "--type", type=options.type_pattern, metavar="TYPE", help="of this event type, or family: order.*"
+        )
+        parser.add_argument("--destination", type=options.destination, metavar="URI", help="to this destination")
+        parser.add_argument("--tenant", type=options.tenant, metavar="NAME", help="of this tenant")
+        if given_up_as:
+            parser.add_argument(
+                "--given-up-as",
+                type=options.reason_class,
+                metavar="CLASS",
+                help=f"as one of: {', '.join(ReasonClass)}; what was cancelled is left out unless you say so here",
+            )
+        for name, side in (("since", "not before"), ("until", "before")):
+            parser.add_argument(
+                f"--{name}", type=options.past, metavar="WHEN", help=f"{side} 30m, 2h, 3d ago, or an ISO time (UTC)"
+            )
+        parser.add_argument("--dry-run", action="store_true", help="count what matches the filter, and do nothing")
+        parser.add_argument("--yes", action="store_true", help="do not ask before what matches the filter is touched")
+        parser.add_argument(
+            "--rate",
+            type=options.some_rate,
+            metavar="RATE",
+            help=f"at most so many of what matches, like 100/s (default {format_rate(DEFAULT_RATE)})",
+        )
+
+    return Arguments(add, {"wanted": _selection_of})
+
+
+def _selection_of(args: argparse.Namespace) -> Filter | None:
+    given = {name: getattr(args, name, None) for name in _FILTERS}
+    has_filter = args.all or any(value is not None for value in given.values())
+    if args.ids and has_filter:
+        raise WrongUse("give ids, or a filter; not both")
+    if args.ids:
+        for name, option in _ONLY_WITH_FILTER.items():
+            if getattr(args, name):
+                raise WrongUse(f"{option} belongs to a filter; leave it out when you name ids")
+        return None
+    if not has_filter:
+        raise WrongUse("say which ones: ids, or a filter like --type order.* or --since 2h, or --all")
+    if args.all and any(value is not None for value in given.values()):
+        raise WrongUse("--all is without a filter; leave it out to go by the filter")
+    if given["since"] is not None and given["until"] is not None and given["since"] >= given["until"]:
+        raise WrongUse("--until must be later than --since")
+    if not args.yes and not args.dry_run:
+        if args.json:
+            raise WrongUse("--json asks nobody: count first with --dry-run, then add --yes")
         check_terminal()
-    return with_store(args, lambda store: _begin(store, args, kind, wanted, operator))
+    return Filter(
+        type=args.type,
+        destination=args.destination,
+        tenant=args.tenant,
+        reason=given["given_up_as"],
+        since=args.since,
+        until=args.until,
+        even_if_sent=getattr(args, "even_if_sent", False),
+    )
+
+
+async def run_bulk(store: "Store", args: argparse.Namespace, kind: str, wanted: Filter, operator: str) -> Bulk:
+    """Do to all that match what the verb does to the ids that it is given."""
+    from sendonce.admin import bulk
+
+    if args.dry_run or not args.yes or not await bulk.matches(store, kind, wanted):
+        planned = await bulk.plan(store, kind, wanted)
+        if args.dry_run or args.yes or not planned.affected:
+            return Bulk(planned, None, args.dry_run)
+        say_all(_plan(planned), wide=args.wide)
+        if not agrees_by_number(planned.affected):
+            return Bulk(None, None)
+    operation = await bulk.begin(
+        store, kind, wanted, operator=operator, reason=args.reason, rate=args.rate or DEFAULT_RATE
+    )
+    if not args.json:
+        say(f"operation {operation.id} has begun; pause it with: sendonce operations pause {operation.id}")
+        sys.stdout.flush()
+    return Bulk(None, await drive(store, operation, operator))
 
 
 async def drive(store: "Store", operation: OperationRow, operator: str) -> OperationRow:
     """Run an operation with a bar, to its end or until it is paused."""
     import asyncio
+
+    from sendonce.admin import bulk
 
     bar = Bar(_part(operation), operation.affected)
     try:
@@ -52,65 +152,55 @@ async def drive(store: "Store", operation: OperationRow, operator: str) -> Opera
     return operation
 
 
-def say_outcome(operation: OperationRow, *, as_json: bool) -> int:
-    """What has become of it; 1 when it has not come to its end."""
-    if as_json:
-        say_json(as_dict(operation))
-    else:
-        noun = ("dead letter", "dead letters") if operation.kind == REQUEUE else ("delivery", "deliveries")
-        done = f"{counted(operation.affected, *noun)} {_DONE[operation.kind]}"
-        say(f"operation {operation.id}: {done}{_skipped(operation)}")
-        if operation.skipped:
-            say("skipped is what may have arrived, has nothing to send any more, or has changed meanwhile")
-        if operation.state == PAUSED:
-            say(f"it was paused; go on with: sendonce operations resume {operation.id}")
-        elif operation.state != DONE:
-            say(f"it was {operation.state} before its end")
-    return 0 if operation.state == DONE else 1
+def tell_bulk(
+    verb: Verb, of_ids: Callable[[Any], Iterable[str]], code_of_ids: Callable[[Any], int] = lambda result: 0
+) -> None:
+    """Let a verb tell an operation by filter alike, and what was done by id as it says."""
+    verb.text(lambda result: _told(result) if isinstance(result, Bulk) else of_ids(result))
+    verb.json(lambda result: _document(result) if isinstance(result, Bulk) else result)
+    verb.code(lambda result: _code(result) if isinstance(result, Bulk) else code_of_ids(result))
 
 
-def as_dict(operation: OperationRow) -> dict[str, object]:
-    """For JSON: the row, with its filter as an object."""
-    shown = plain(operation)
-    row = shown if isinstance(shown, dict) else {}
-    return {**row, "filter": None if operation.filter is None else json.loads(operation.filter)}
-
-
-async def _begin(store: "Store", args: argparse.Namespace, kind: str, wanted: Filter, operator: str) -> int:
-    if not args.yes or not await bulk.matches(store, kind, wanted):
-        planned = await bulk.plan(store, kind, wanted)
-        _say_plan(planned, as_json=args.json and args.yes)
-        if args.yes or not planned.affected or not agrees():
-            if not args.json:
-                say("nothing was done")
-            return 1 if planned.matching else 0
-    operation = await bulk.begin(
-        store, kind, wanted, operator=operator, reason=args.reason, rate=args.rate or DEFAULT_RATE
-    )
-    if not args.json:
-        say(f"operation {operation.id} has begun; pause it with: sendonce operations pause {operation.id}")
-        sys.stdout.flush()
-    return say_outcome(await drive(store, operation, operator), as_json=args.json)
-
-
-def _say_plan(planned: "Planned", *, as_json: bool) -> None:
-    if as_json:
-        say_json({**_counts(planned), "dry_run": True})
-        return
-    say(f"{planned.matching:,} match: {planned.subject}" if planned.matching else f"nothing matches: {planned.subject}")
-    if planned.may_have_arrived:
-        arrived = f"{planned.may_have_arrived:,} of them have arrived already, or may have"
-        say(
-            f"{arrived}: " + ("done all the same" if planned.even_if_sent else "skipped, unless you add --even-if-sent")
+def reopened_lines(reopened: "list[Reopened]") -> Iterator[str]:
+    """Say which deliveries are on their way again, and which of them may arrive a second time."""
+    for each in reopened:
+        doubt = "; it may arrive twice where the receiver does not know our token" if each.may_repeat else ""
+        yield (
+            f"delivery {each.old_delivery_id} is sent again as delivery {each.delivery_id} to {each.destination}{doubt}"
         )
-    if planned.cancelled:
-        anyway = "add --given-up-as cancelled" if planned.kind == REQUEUE else "name their ids"
-        say(f"{planned.cancelled:,} more, which a person has cancelled, would be left out; to send them, {anyway}")
-    if planned.matching:
-        say(f"{planned.affected:,} would be {_DONE[planned.kind]}")
 
 
-def _counts(planned: "Planned") -> dict[str, object]:
+def outcome_lines(operation: OperationRow) -> Iterator[str]:
+    """Say what has become of an operation."""
+    noun = ("dead letter", "dead letters") if operation.kind in _OF_DEAD_LETTERS else ("delivery", "deliveries")
+    yield f"operation {operation.id}: {counted(operation.affected, *noun)} {_DONE[operation.kind]}{_skipped(operation)}"
+    if operation.skipped:
+        yield "skipped is what may have arrived, has nothing to send any more, or has changed meanwhile"
+    if operation.state == PAUSED:
+        yield f"it was paused; go on with: sendonce operations resume {operation.id}"
+    elif operation.state != DONE:
+        yield f"it was {operation.state} before its end"
+
+
+def operation_document(operation: OperationRow) -> dict[str, object]:
+    """For JSON: the row, with its filter as an object."""
+    return {**fields_of(operation), "filter": None if operation.filter is None else json.loads(operation.filter)}
+
+
+def _told(bulk: Bulk) -> Iterator[str]:
+    if bulk.operation is not None:
+        yield from outcome_lines(bulk.operation)
+        return
+    if bulk.planned is not None:
+        yield from _plan(bulk.planned)
+    if not bulk.is_dry_run:
+        yield "nothing was done"
+
+
+def _document(bulk: Bulk) -> dict[str, object]:
+    if bulk.operation is not None or bulk.planned is None:
+        return {} if bulk.operation is None else operation_document(bulk.operation)
+    planned = bulk.planned
     return {
         "kind": planned.kind,
         "subject": planned.subject,
@@ -119,7 +209,31 @@ def _counts(planned: "Planned") -> dict[str, object]:
         "cancelled": planned.cancelled,
         "would_skip": planned.skipped,
         "would_affect": planned.affected,
+        "dry_run": bulk.is_dry_run,
     }
+
+
+def _code(bulk: Bulk) -> int:
+    if bulk.operation is not None:
+        return 0 if bulk.operation.state == DONE else 1
+    return 0 if bulk.is_dry_run or (bulk.planned is not None and not bulk.planned.matching) else 1
+
+
+def _plan(planned: "Planned") -> Iterator[str]:
+    yield (
+        f"{planned.matching:,} match: {planned.subject}" if planned.matching else f"nothing matches: {planned.subject}"
+    )
+    if planned.may_have_arrived and planned.kind not in (ATTEST, DISCARD):
+        arrived = f"{planned.may_have_arrived:,} of them have arrived already, or may have"
+        yield f"{arrived}: " + (
+            "done all the same" if planned.even_if_sent else "skipped, unless you add --even-if-sent"
+        )
+    if planned.cancelled:
+        anyway = "name their ids" if planned.kind == REPLAY else "add --given-up-as cancelled"
+        whom = "close them" if planned.kind in (ATTEST, DISCARD) else "send them"
+        yield f"{planned.cancelled:,} more, which a person has cancelled, would be left out; to {whom}, {anyway}"
+    if planned.matching:
+        yield f"{planned.affected:,} would be {_DONE[planned.kind]}"
 
 
 def _part(operation: OperationRow) -> float:

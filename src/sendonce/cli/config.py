@@ -1,15 +1,15 @@
-"""sendonce config: what is in force and where it came from, whether it is right, and a file to start from."""
+"""sendonce config and new-key: which settings are in force and where they came from, and a file to start from."""
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.failures import WrongUse
-from sendonce.cli.options import add_json
-from sendonce.cli.output import paint, say, say_json
-from sendonce.cli.sending import add_config, channels_for, options_of, settings_for
-from sendonce.cli.tables import Cell, show_table
-from sendonce.errors import ConfigError
+from sendonce.cli.context import CONFIG, channels_for, configured, options_of, settings_for
+from sendonce.cli.output import Line, Verbatim, paint
+from sendonce.cli.parser import Parser
+from sendonce.cli.tables import Cell, Table
+from sendonce.cli.verbs import Arguments, verb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,39 +18,80 @@ if TYPE_CHECKING:
     from sendonce.config.model import Settings
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "config",
-        help=COMMANDS["config"][1],
-        description="Show the settings that were set, with where each came from: an option, a variable of the"
-        " environment or the settings file. Secrets are not shown.",
-    )
-    add_config(parser)
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The settings in force; or an example; or, with neither, that they are in order."""
+
+    example: str | None = None
+    file: str | None = None
+    rows: "list[InForce] | None" = None
+
+
+def _add_instead(parser: Parser) -> None:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--defaults", action="store_true", help="also what nobody has set")
     instead.add_argument("--check", action="store_true", help="only say whether a worker could start with them")
     instead.add_argument("--example", action="store_true", help="print a settings file with everything in it")
-    add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+@verb(
+    "config",
+    "show which settings are in force, and where they came from",
+    CONFIG,
+    Arguments(_add_instead),
+    about="Show the settings that were set, with where each came from: an option, a variable of the environment or the"
+    " settings file. Secrets are not shown.",
+)
+def config(args: argparse.Namespace) -> _Shown:
     if args.example:
         from sendonce.config.example import example
 
-        say(example().rstrip("\n"))
-        return 0
+        return _Shown(example=example().rstrip("\n"))
     settings = settings_for(args)
     if args.check:
         _check(settings)
-        say_json({"ok": True}) if args.json else say("the settings are in order")
-        return 0
+        return _Shown()
     path, rows = _in_force(args)
-    if args.json:
-        found = [{"setting": each.setting, "value": each.value, "from": each.origin} for each in rows]
-        say_json({"file": path and str(path), "settings": found})
+    return _Shown(file=str(path) if path else None, rows=rows)
+
+
+@config.json
+def _(shown: _Shown) -> object:
+    if shown.example is not None:
+        return {"example": shown.example}
+    if shown.rows is None:
+        return {"ok": True}
+    rows = [{"setting": each.setting, "value": each.value, "from": each.origin} for each in shown.rows]
+    return {"file": shown.file, "settings": rows}
+
+
+@config.text
+def _(shown: _Shown, defaults: bool) -> Iterator[Line]:
+    if shown.example is not None:
+        yield Verbatim(shown.example)
+    elif shown.rows is None:
+        yield "the settings are in order"
     else:
-        _show(path, rows, defaults=args.defaults)
-    return 0
+        yield f"settings file: {shown.file or 'none; there is no sendonce.toml here, and none was named'}"
+        rows = [[Cell(each.setting), Cell(_text(each.value)), Cell(each.origin, "dim")] for each in shown.rows]
+        yield Table(("SETTING", "VALUE", "FROM"), rows)
+        if not defaults:
+            yield paint("everything else has its default; see: sendonce config --defaults", "dim")
+
+
+@verb(
+    "new-key",
+    "make a key to encrypt subscriptions' secrets with",
+    about="Make a key for SENDONCE_SECRET_KEYS. Nothing is stored: keep it where you keep passwords.",
+)
+def new_key() -> str:
+    from sendonce import sealing
+
+    return sealing.new_key()
+
+
+new_key.json(lambda key: {"key": key})
+new_key.text(lambda key: (Verbatim(key),))
 
 
 def _in_force(args: argparse.Namespace) -> "tuple[Path | None, list[InForce]]":
@@ -73,22 +114,10 @@ def _check(settings: "Settings") -> None:
 
     channels = channels_for(settings)
     try:
-        doorbell_of(settings)
-        transports_of(settings.alerts, channels, "")
-    except ConfigError as error:
-        raise WrongUse(str(error)) from None
+        configured(lambda: doorbell_of(settings))
+        configured(lambda: transports_of(settings.alerts, channels, ""))
     finally:
         asyncio.run(channels.close())
-
-
-def _show(path: "Path | None", rows: "list[InForce]", *, defaults: bool) -> None:
-    say(f"settings file: {path or 'none; there is no sendonce.toml here, and none was named'}")
-    show_table(
-        ("SETTING", "VALUE", "FROM"),
-        [[Cell(each.setting), Cell(_text(each.value)), Cell(each.origin, "dim")] for each in rows],
-    )
-    if not defaults:
-        say(paint("everything else has its default; see: sendonce config --defaults", "dim"))
 
 
 def _text(value: str | float | bool) -> str:

@@ -1,95 +1,69 @@
 """sendonce dead-letters: what was given up, and what to do about it."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from sendonce.admin.dead_letters import attest, discard, requeue
-from sendonce.cli import values
-from sendonce.cli.bulk import run_bulk
-from sendonce.cli.cells import now, show_fields
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.correcting import add_correct, run_correct
-from sendonce.cli.failures import WrongUse
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import add_even_if_sent, add_filter, add_ids, add_json, add_operator, filter_of
-from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
-from sendonce.cli.reopening import say_reopened
-from sendonce.cli.running import with_store
-from sendonce.cli.selecting import add_selection, selection_of
-from sendonce.cli.settings import operator_of
-from sendonce.cli.tables import Cell, show_table, when
-from sendonce.errors import NotFound
+from sendonce.admin import dead_letters
+from sendonce.admin.dead_letters import Attested, Reopened
+from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
+from sendonce.cli.options import (
+    DESTINATION,
+    EVEN_IF_SENT,
+    OPERATOR,
+    PAGE,
+    REASON_CLASS,
+    SINCE,
+    TENANT,
+    TYPE,
+    WHY_REQUIRED,
+    filter_of,
+    id_of,
+    named_destination,
+    payload,
+    row_id,
+)
+from sendonce.cli.output import Line
+from sendonce.cli.parser import WrongUse
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, paged, when
+from sendonce.cli.verbs import argument, verb
+from sendonce.errors import BadDestination, BadEvent, NotFound
 from sendonce.store.bulk import REQUEUE
-from sendonce.store.readers import ReadStore
-from sendonce.store.records import DeadLetterRow
+from sendonce.store.filters import Filter, Page
+from sendonce.store.records import Acted, DeadLetterRow
+
+if TYPE_CHECKING:
+    from sendonce.store.ports import Store
+
+_PARTS = ("subject", "text", "html")
+_ID = id_of("dead letter")
+_IDS = argument("ids", nargs="+", type=row_id, metavar="ID", help="the dead letter's id")
+_CANCELLED = argument("--cancelled", action="store_true", help="also what a person has cancelled")
 
 
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "dead-letters",
-        "Look at what was given up, and decide about it.",
-        {
-            "list": ("list the open dead letters, the newest first", _add_list),
-            "show": ("show one dead letter", _add_show),
-            "requeue": ("send dead letters again, as the next generation", _add_requeue),
-            "correct": ("send a dead letter to another address, or with other content", add_correct),
-            "attest": ("close dead letters that were delivered, as a person knows", _add_attest),
-            "discard": ("close dead letters without sending them", _add_discard),
-        },
-    )
+@verb(
+    "dead-letters list",
+    "list the open dead letters, the newest first",
+    TYPE,
+    DESTINATION,
+    REASON_CLASS,
+    _CANCELLED,
+    TENANT,
+    SINCE,
+    *PAGE,
+)
+async def list_letters(store: "Store", args: argparse.Namespace) -> Page[DeadLetterRow]:
+    return paged(await store.dead_letters(filter_of(args)), args.limit)
 
 
-def run(args: argparse.Namespace) -> int:
-    verbs = {"list": _list, "show": _show, "requeue": _requeue, "attest": _attest, "discard": _discard}
-    return run_verb(args, {**verbs, "correct": run_correct})
+@list_letters.text
+def _(page: Page[DeadLetterRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "dead letters", limit)
 
 
-def _add_list(parser: Parser) -> None:
-    add_filter(parser, destination=True, reason=True)
-
-
-def _add_show(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the dead letter's id")
-    add_json(parser)
-
-
-def _add_requeue(parser: Parser) -> None:
-    add_selection(parser, "dead letter", given_up_as=True)
-    add_operator(parser, reason_required=True)
-    add_even_if_sent(parser)
-    add_json(parser)
-
-
-def _add_attest(parser: Parser) -> None:
-    add_ids(parser, "dead letter")
-    parser.add_argument("--notification-id", metavar="ID", help="the other side's id for it, where it is known")
-    add_operator(parser, reason_required=True)
-    add_json(parser)
-
-
-def _add_discard(parser: Parser) -> None:
-    add_ids(parser, "dead letter")
-    add_operator(parser, reason_required=True)
-    add_json(parser)
-
-
-def _list(args: argparse.Namespace) -> int:
-    wanted = filter_of(args)
-    letters = with_store(args, lambda store: store.dead_letters(wanted))
-    if args.json:
-        say_json(letters)
-    elif not letters:
-        say("no dead letters match")
-    else:
-        _table(letters)
-    return 0
-
-
-def _table(letters: Sequence[DeadLetterRow]) -> None:
-    moment = now()
+def _table(letters: Page[DeadLetterRow]) -> Table:
+    at = now()
     rows = [
         [
             Cell(str(each.id)),
@@ -97,69 +71,129 @@ def _table(letters: Sequence[DeadLetterRow]) -> None:
             Cell(f"{each.reason}, may have been sent" if each.in_doubt else each.reason, "red"),
             Cell(each.type),
             Cell(each.key),
-            Cell(each.destination),
+            address(each.destination),
             Cell(each.error_code or ""),
-            when(each.created_at, moment),
+            when(each.created_at, at),
         ]
         for each in letters
     ]
-    show_table(["ID", "DELIVERY", "REASON", "TYPE", "KEY", "DESTINATION", "ERROR", "GIVEN UP"], rows)
+    return Table(["ID", "DELIVERY", "REASON", "TYPE", "KEY", "DESTINATION", "ERROR", "GIVEN UP"], rows)
 
 
-def _show(args: argparse.Namespace) -> int:
-    letter = with_store(args, lambda store: _read(store, args.id))
-    if args.json:
-        say_json(letter)
-        return 0
-    show_fields([(field.name, getattr(letter, field.name)) for field in fields(letter)], now())
-    say(f"in plain words: sendonce explain delivery:{letter.delivery_id}")
-    return 0
-
-
-async def _read(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
-    letter = await store.dead_letter(dead_letter_id)
+@verb("dead-letters show", "show one dead letter", _ID)
+async def show_letter(store: "Store", id: int) -> DeadLetterRow:
+    letter = await store.dead_letter(id)
     if letter is None:
-        raise NotFound(f"there is no dead letter {dead_letter_id}")
+        raise NotFound(f"there is no dead letter {id}")
     return letter
 
 
-def _requeue(args: argparse.Namespace) -> int:
-    wanted = selection_of(args)
+@show_letter.text
+def _(letter: DeadLetterRow) -> Iterator[str]:
+    yield from field_lines([(each.name, getattr(letter, each.name)) for each in fields(letter)], now())
+    yield f"in plain words: sendonce explain delivery:{letter.delivery_id}"
+
+
+@verb(
+    "dead-letters requeue",
+    "send dead letters again, as the next generation",
+    selection("dead letter", given_up_as=True),
+    WHY_REQUIRED,
+    OPERATOR,
+    EVEN_IF_SENT,
+)
+async def requeue(
+    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+) -> list[Reopened] | Bulk:
     if wanted is not None:
-        return run_bulk(args, REQUEUE, wanted)
-    operator = operator_of(args)
-    reopened = with_store(
-        args,
-        lambda store: requeue(store, args.ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent),
-    )
-    return say_reopened(reopened, as_json=args.json)
+        return await run_bulk(store, args, REQUEUE, wanted, operator)
+    return await dead_letters.requeue(store, ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent)
 
 
-def _attest(args: argparse.Namespace) -> int:
-    if args.notification_id and len(set(args.ids)) > 1:
+tell_bulk(requeue, reopened_lines)
+
+
+@verb(
+    "dead-letters correct",
+    "send a dead letter to another address, or with other content",
+    _ID,
+    argument("--to", type=named_destination, metavar="URI", help="where it goes instead"),
+    payload("default: as it is"),
+    argument("--subject", metavar="TEXT", help="an e-mail's new subject"),
+    argument("--text", metavar="TEXT", help="an e-mail's new text"),
+    argument("--html", metavar="TEXT", help="an e-mail's new HTML text"),
+    WHY_REQUIRED,
+    OPERATOR,
+    EVEN_IF_SENT,
+)
+async def correct(store: "Store", args: argparse.Namespace, payload: object, operator: str) -> Reopened:
+    changes = {name: getattr(args, name) for name in _PARTS if getattr(args, name) is not None}
+    if not changes and payload is None and args.to is None:
+        raise WrongUse("say what is corrected: --to URI, --payload JSON, or --subject, --text and --html of an e-mail")
+    if changes and payload is not None:
+        raise WrongUse("--subject, --text and --html make an e-mail; --payload is for everything else")
+    try:
+        letter = await dead_letters.open_letter(store, args.id)
+        to = await dead_letters.amended_mail(store, letter.delivery_id, args.to, changes) if changes else args.to
+        return await dead_letters.correct(
+            store,
+            letter.delivery_id,
+            to=to,
+            payload=payload,
+            operator=operator,
+            reason=args.reason,
+            even_if_sent=args.even_if_sent,
+        )
+    except (BadEvent, BadDestination) as error:
+        raise WrongUse(str(error)) from None
+
+
+@correct.text
+def _(done: Reopened) -> Iterator[str]:
+    yield f"delivery {done.old_delivery_id} is corrected: delivery {done.delivery_id} goes to {done.destination}"
+
+
+@verb(
+    "dead-letters attest",
+    "close dead letters that were delivered, as a person knows",
+    _IDS,
+    argument("--notification-id", metavar="ID", help="the other side's id for it, where it is known"),
+    WHY_REQUIRED,
+    OPERATOR,
+)
+async def attest(store: "Store", args: argparse.Namespace, ids: list[int], operator: str) -> list[Attested]:
+    if args.notification_id and len(set(ids)) != 1:
         raise WrongUse("--notification-id is the id of one message; attest the others without it, or one by one")
-    operator, named = operator_of(args), args.notification_id
-    attested = with_store(
-        args,
-        lambda store: attest(store, args.ids, operator=operator, reason=args.reason, notification_id=named),
+    return await dead_letters.attest(
+        store, ids, operator=operator, reason=args.reason, notification_id=args.notification_id
     )
-    if args.json:
-        say_json(attested)
-        return 0
+
+
+def _attested(attested: list[Attested]) -> Iterator[str]:
     for each in attested:
-        say(
+        yield (
             f"dead letter {each.dead_letter_id} is attested as sent: delivery {each.delivery_id}"
             f" to {each.destination} is completed"
         )
-    return 0
 
 
-def _discard(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
-    acted = with_store(args, lambda store: discard(store, args.ids, operator=operator, reason=args.reason))
-    if args.json:
-        say_json(acted)
-    else:
-        for each in acted.ids:
-            say(f"dead letter {each} is discarded")
-    return 0
+attest.text(_attested)
+
+
+@verb(
+    "dead-letters discard",
+    "close dead letters without sending them",
+    _IDS,
+    WHY_REQUIRED,
+    OPERATOR,
+)
+async def discard(store: "Store", args: argparse.Namespace, ids: list[int], operator: str) -> Acted:
+    return await dead_letters.discard(store, ids, operator=operator, reason=args.reason)
+
+
+def _discarded(acted: Acted) -> Iterator[str]:
+    for each in acted.ids:
+        yield f"dead letter {each} is discarded"
+
+
+discard.text(_discarded)

@@ -1,101 +1,175 @@
-"""sendonce deliveries: what is on its way, and what became of it."""
+"""sendonce deliveries, replay and cancel: what is on its way, what became of it, and again or not at all."""
 
 import argparse
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from sendonce.admin.text import plain
-from sendonce.cli import values
-from sendonce.cli.cells import now, show_fields, state_cell
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import add_filter, add_json, filter_of
-from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
-from sendonce.cli.running import with_store
-from sendonce.cli.tables import Cell, show_table, when
+from sendonce.admin.text import one_line
+from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
+from sendonce.cli.options import (
+    DESTINATION,
+    EVEN_IF_SENT,
+    OPERATOR,
+    PAGE,
+    SINCE,
+    STATUS,
+    TENANT,
+    TYPE,
+    WHY_REQUIRED,
+    filter_of,
+    id_of,
+)
+from sendonce.cli.output import Line, fields_of, paint
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, paged, state_cell, when
+from sendonce.cli.verbs import verb
 from sendonce.errors import NotFound
-from sendonce.store.readers import ReadStore
+from sendonce.store.bulk import CANCEL, REPLAY
+from sendonce.store.filters import Filter, Page
 from sendonce.store.records import AttemptRow, DeliveryRow
 
-
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "deliveries",
-        "Look at what is on its way, and what became of it.",
-        {
-            "list": ("list deliveries, the newest first", _add_list),
-            "show": ("show one delivery and its attempts", _add_show),
-        },
-    )
+if TYPE_CHECKING:
+    from sendonce.admin.dead_letters import Reopened
+    from sendonce.admin.deliveries import Cancelled
+    from sendonce.store.ports import Store
+    from sendonce.store.readers import ReadStore
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_verb(args, {"list": _list, "show": _show})
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    delivery: DeliveryRow
+    attempts: list[AttemptRow]
 
 
-def _add_list(parser: Parser) -> None:
-    add_filter(parser, status=True, destination=True)
+@verb("deliveries list", "list deliveries, the newest first", STATUS, TYPE, DESTINATION, TENANT, SINCE, *PAGE)
+async def list_deliveries(store: "ReadStore", args: argparse.Namespace) -> Page[DeliveryRow]:
+    return paged(await store.deliveries(filter_of(args)), args.limit)
 
 
-def _add_show(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the delivery's id")
-    add_json(parser)
+@list_deliveries.text
+def _(page: Page[DeliveryRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "deliveries", limit)
 
 
-def _list(args: argparse.Namespace) -> int:
-    wanted = filter_of(args)
-    deliveries = with_store(args, lambda store: store.deliveries(wanted))
-    if args.json:
-        say_json(deliveries)
-    elif not deliveries:
-        say("no deliveries match")
-    else:
-        moment = now()
-        show_table(
-            ["ID", "STATUS", "TYPE", "KEY", "DESTINATION", "TRIES", "NEXT", "RECORDED"],
-            [
-                [
-                    Cell(str(each.id)),
-                    state_cell(each),
-                    Cell(each.type),
-                    Cell(each.key),
-                    Cell(each.destination),
-                    Cell(str(each.attempt_count)),
-                    _next(each, moment),
-                    when(each.created_at, moment),
-                ]
-                for each in deliveries
-            ],
-        )
-    return 0
+def _table(deliveries: Page[DeliveryRow]) -> Table:
+    at = now()
+    rows = [
+        [
+            Cell(str(each.id)),
+            state_cell(each),
+            Cell(each.type),
+            Cell(each.key),
+            address(each.destination),
+            Cell(str(each.attempt_count)),
+            _next(each, at),
+            when(each.created_at, at),
+        ]
+        for each in deliveries
+    ]
+    return Table(["ID", "STATE", "TYPE", "KEY", "DESTINATION", "TRIES", "NEXT", "RECORDED"], rows)
 
 
-def _next(delivery: DeliveryRow, moment: datetime) -> Cell:
+def _next(delivery: DeliveryRow, at: datetime) -> Cell:
     due = delivery.next_attempt_at
-    return Cell("due") if due is not None and due <= moment else when(due, moment)
+    return Cell("due") if due is not None and due <= at else when(due, at)
 
 
-def _show(args: argparse.Namespace) -> int:
-    delivery, attempts = with_store(args, lambda store: _read(store, args.id))
-    if args.json:
-        shown = plain(delivery)
-        say_json({**(shown if isinstance(shown, dict) else {}), "attempts": attempts})
-        return 0
-    moment = now()
-    show_fields([(field.name, getattr(delivery, field.name)) for field in fields(delivery)], moment)
-    names = ["status", "outcome", "created_at", "finished_at", "lease_id"]
-    names += ["error_code", "error_message", "notification_id", "response"]
-    for each in attempts:
-        say(f"attempt {each.attempt}")
-        show_fields([(name, getattr(each, name)) for name in names], moment, indent="  ")
-    say(f"in plain words: sendonce explain delivery:{delivery.id}")
-    return 0
-
-
-async def _read(store: ReadStore, delivery_id: int) -> tuple[DeliveryRow, list[AttemptRow]]:
-    delivery = await store.delivery(delivery_id)
+@verb("deliveries show", "show one delivery and its attempts", id_of("delivery"))
+async def show_delivery(store: "ReadStore", id: int) -> _Delivery:
+    delivery = await store.delivery(id)
     if delivery is None:
-        raise NotFound(f"there is no delivery {delivery_id}")
-    return delivery, await store.attempts_of(delivery_id)
+        raise NotFound(f"there is no delivery {id}")
+    return _Delivery(delivery, await store.attempts_of(id))
+
+
+@show_delivery.json
+def _(shown: _Delivery) -> object:
+    return {**fields_of(shown.delivery), "attempts": shown.attempts}
+
+
+@show_delivery.text
+def _(shown: _Delivery) -> Iterator[Line]:
+    at, delivery = now(), shown.delivery
+    yield from field_lines([(each.name, getattr(delivery, each.name)) for each in fields(delivery)], at)
+    if shown.attempts:
+        yield _attempts(shown.attempts, at)
+    for each in shown.attempts:
+        if each.error_message or each.response:
+            yield paint(f"attempt {each.attempt}", "bold")
+            yield from field_lines(
+                [("error_message", each.error_message), ("response", each.response)], at, indent="  "
+            )
+    yield f"in plain words: sendonce explain delivery:{delivery.id}"
+
+
+def _attempts(attempts: Sequence[AttemptRow], at: datetime) -> Table:
+    rows = [
+        [
+            Cell(str(each.attempt)),
+            Cell(each.outcome or each.status, None if each.outcome else "yellow"),
+            Cell(each.error_code or ""),
+            when(each.created_at, at),
+            when(each.finished_at, at),
+            Cell(str(each.lease_id)),
+            Cell(one_line(each.notification_id or "")),
+        ]
+        for each in attempts
+    ]
+    return Table(["ATTEMPT", "OUTCOME", "ERROR", "BEGUN", "ENDED", "LEASE", "NOTIFICATION"], rows)
+
+
+@verb(
+    "replay",
+    "send finished deliveries again",
+    selection("delivery"),
+    WHY_REQUIRED,
+    OPERATOR,
+    EVEN_IF_SENT,
+    about="Open the next generation of finished deliveries. Of those named by id all, or none when one cannot; by"
+    " filter all that match, in steps.",
+)
+async def replay(
+    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+) -> "list[Reopened] | Bulk":
+    if wanted is not None:
+        return await run_bulk(store, args, REPLAY, wanted, operator)
+    from sendonce.admin import dead_letters
+
+    return await dead_letters.replay(store, ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent)
+
+
+tell_bulk(replay, reopened_lines)
+
+
+@verb(
+    "cancel",
+    "give up deliveries that are not sent yet",
+    selection("delivery"),
+    WHY_REQUIRED,
+    OPERATOR,
+    EVEN_IF_SENT,
+    about="Give up deliveries that wait for their first or next attempt. What is being sent stays as it is. By filter,"
+    " what may have arrived stays too.",
+)
+async def cancel(
+    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+) -> "list[Cancelled] | Bulk":
+    if wanted is not None:
+        return await run_bulk(store, args, CANCEL, wanted, operator)
+    from sendonce.admin import deliveries
+
+    return await deliveries.cancel(store, ids, operator=operator, reason=args.reason)
+
+
+def _cancelled(answers: "list[Cancelled]") -> Iterator[str]:
+    from sendonce.cli.output import warn
+
+    for each in answers:
+        if each.done:
+            yield each.message
+        else:
+            warn(each.message)
+
+
+tell_bulk(cancel, _cancelled, lambda answers: 0 if all(each.done for each in answers) else 1)

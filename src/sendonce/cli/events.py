@@ -1,99 +1,176 @@
-"""sendonce events: what was recorded."""
+"""sendonce events and publish: look at what was recorded, and record an event in a transaction of its own."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sendonce.admin.text import one_line, plain
-from sendonce.cli import values
-from sendonce.cli.cells import now, show_fields, state_cell
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import add_filter, add_json, filter_of
-from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
-from sendonce.cli.running import with_store
-from sendonce.cli.tables import Cell, show_table, when
-from sendonce.errors import NotFound
-from sendonce.store.readers import ReadStore
+from sendonce.admin.text import counted, one_line
+from sendonce.cli import options
+from sendonce.cli.context import database_of
+from sendonce.cli.options import DESTINATION, PAGE, SINCE, STATUS, TENANT, TYPE, filter_of
+from sendonce.cli.output import Line, fields_of
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, state_cell, when
+from sendonce.cli.verbs import argument, verb
+from sendonce.errors import KeyReused, NotFound
+from sendonce.store.filters import Page
 from sendonce.store.records import DeliveryRow, EventRow
 
+if TYPE_CHECKING:
+    from sendonce.outbox.outbox import Published
+    from sendonce.store.readers import ReadStore
+
 # Content is printed on request only.
-CONTENT = frozenset({"headers"})
+_CONTENT = frozenset({"headers"})
 
 
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "events",
-        "Look at what was recorded.",
-        {
-            "list": ("list events, the newest first", _add_list),
-            "show": ("show one event and its deliveries", _add_show),
-        },
-    )
+@dataclass(frozen=True, slots=True)
+class _Event:
+    event: EventRow
+    deliveries: list[DeliveryRow]
+    content: dict[str, str | None]
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_verb(args, {"list": _list, "show": _show})
+@verb("events list", "list events, the newest first", STATUS, TYPE, DESTINATION, TENANT, SINCE, *PAGE)
+async def list_events(store: "ReadStore", args: argparse.Namespace) -> Page[EventRow]:
+    return paged(await store.events(filter_of(args)), args.limit)
 
 
-def _add_list(parser: Parser) -> None:
-    add_filter(parser, status=True, destination=True)
+@list_events.json
+def _(page: Page[EventRow]) -> object:
+    return fields_of(page, without=_CONTENT)
 
 
-def _add_show(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the event's id")
-    parser.add_argument("--payload", action="store_true", help="also print its payload and headers")
-    add_json(parser)
+@list_events.text
+def _(page: Page[EventRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "events", limit)
 
 
-def _list(args: argparse.Namespace) -> int:
-    wanted = filter_of(args)
-    events = with_store(args, lambda store: store.events(wanted))
-    if args.json:
-        say_json(events, without=CONTENT)
-    elif not events:
-        say("no events match")
-    else:
-        _table(events)
-    return 0
-
-
-def _table(events: Sequence[EventRow]) -> None:
-    moment = now()
+def _table(events: Page[EventRow]) -> Table:
+    at = now()
     rows = [
-        [Cell(str(each.id)), Cell(each.type), Cell(each.key), Cell(each.tenant), when(each.created_at, moment)]
+        [Cell(str(each.id)), Cell(each.type), Cell(each.key), Cell(each.tenant), when(each.created_at, at)]
         for each in events
     ]
-    show_table(["ID", "TYPE", "KEY", "TENANT", "RECORDED"], rows)
+    return Table(["ID", "TYPE", "KEY", "TENANT", "RECORDED"], rows)
 
 
-def _show(args: argparse.Namespace) -> int:
-    event, deliveries, content = with_store(args, lambda store: _read(store, args.id, with_content=args.payload))
-    if args.json:
-        say_json({**_as_dict(event), **content, "deliveries": deliveries})
-        return 0
-    moment = now()
-    names = ["id", "tenant", "type", "key", "subject", "version", "created_at"]
-    show_fields([(name, getattr(event, name)) for name in names], moment)
-    for each in deliveries:
-        goes = one_line(each.destination, 2000)
-        say(f"delivery {each.id}  {state_cell(each).text}  {goes}  (generation {each.generation})")
-    if args.payload:
-        show_fields([("headers", content["headers"]), ("payload", content["payload"] or "(no longer kept)")], moment)
-    return 0
-
-
-async def _read(
-    store: ReadStore, event_id: int, *, with_content: bool
-) -> tuple[EventRow, list[DeliveryRow], dict[str, str | None]]:
-    event = await store.event(event_id)
+@verb(
+    "events show",
+    "show one event and its deliveries",
+    options.id_of("event"),
+    argument("--payload", action="store_true", help="also print its payload and headers"),
+)
+async def show_event(store: "ReadStore", id: int, payload: bool) -> _Event:
+    event = await store.event(id)
     if event is None:
-        raise NotFound(f"there is no event {event_id}")
-    content = {"headers": event.headers, "payload": await store.payload(event_id)} if with_content else {}
-    return event, await store.deliveries_of(event_id), content
+        raise NotFound(f"there is no event {id}")
+    content = {"headers": event.headers, "payload": await store.payload(id)} if payload else {}
+    return _Event(event, await store.deliveries_of(id), content)
 
 
-def _as_dict(event: EventRow) -> dict[str, object]:
-    shown = plain(event, without=CONTENT)
-    return dict(shown) if isinstance(shown, dict) else {}
+@show_event.json
+def _(shown: _Event) -> object:
+    return {**fields_of(shown.event, without=_CONTENT), **shown.content, "deliveries": shown.deliveries}
+
+
+@show_event.text
+def _(shown: _Event, payload: bool) -> Iterator[str]:
+    at = now()
+    names = ["id", "tenant", "type", "key", "subject", "version", "created_at"]
+    yield from field_lines([(name, getattr(shown.event, name)) for name in names], at)
+    for each in shown.deliveries:
+        goes = one_line(each.destination, 2000)
+        yield f"delivery {each.id}  {state_cell(each).text}  {goes}  (generation {each.generation})"
+    if payload:
+        content = shown.content["payload"] or "(no longer kept)"
+        yield from field_lines([("headers", shown.content["headers"]), ("payload", content)], at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    published: "Published"
+    deliveries: list[DeliveryRow]
+
+
+@verb(
+    "publish",
+    "record an event and its deliveries",
+    argument("type", type=options.event_type, metavar="TYPE", help="what happened, like memo.created"),
+    argument("--key", required=True, metavar="KEY", help="what makes this event the same event again (required)"),
+    argument(
+        "--to",
+        action="append",
+        default=[],
+        type=options.named_destination,
+        metavar="URI",
+        help="where to; may be repeated",
+    ),
+    options.payload("default: {}", default={}),
+    argument("--tenant", type=options.tenant, default="", metavar="NAME", help="whose event (default: none)"),
+    argument("--subject", metavar="TEXT", help="what the event is about"),
+    argument("--version", dest="event_version", type=options.version, metavar="N", help="the subject's version"),
+    argument("--deliver-at", type=options.future, metavar="WHEN", help="not before: 10m, 2h, or an ISO time"),
+    argument("--expires-at", type=options.future, metavar="WHEN", help="give up after: 10m, 2h, or an ISO time"),
+    argument(
+        "--if-unsure",
+        choices=["resend", "hold"],
+        help="what to do with a message that may have been sent, where nobody can be asked",
+    ),
+    argument(
+        "--if-different",
+        choices=["raise", "keep_first"],
+        default="raise",
+        help="what to do when the key was used for different content (default: raise, an error)",
+    ),
+    about="Record an event, with a delivery for each destination named and each subscription that matches.",
+)
+async def publish(store: "ReadStore", args: argparse.Namespace, payload: object) -> _Recorded:
+    from sendonce.compose import open_connection
+    from sendonce.outbox.outbox import Outbox
+
+    try:
+        with open_connection(database_of(args)) as connection:
+            published = Outbox().publish(
+                connection,
+                args.type,
+                payload,
+                key=args.key,
+                to=args.to,
+                tenant=args.tenant,
+                subject=args.subject,
+                version=args.event_version,
+                deliver_at=args.deliver_at,
+                expires_at=args.expires_at,
+                if_unsure=args.if_unsure,
+                if_different=args.if_different,
+            )
+    except KeyReused:
+        raise KeyReused(
+            f"the key {args.key!r} of {args.type} was used before, for different content or destinations; "
+            "use a key of its own, or go by the first one with: --if-different keep_first"
+        ) from None
+    # Who may only record may not read states: they are looked up only for those who ask.
+    return _Recorded(published, await store.deliveries_of(published.event_id) if args.json else [])
+
+
+@publish.json
+def _(recorded: _Recorded) -> object:
+    return {
+        "event_id": recorded.published.event_id,
+        "new": not recorded.published.duplicate,
+        "deliveries": [
+            {"id": each.id, "destination": each.destination, "generation": each.generation, "status": each.status}
+            for each in recorded.deliveries
+        ],
+    }
+
+
+@publish.text
+def _(recorded: _Recorded) -> Iterator[str]:
+    published = recorded.published
+    if published.duplicate:
+        yield f"event {published.event_id} was recorded with this key before; nothing was added"
+    else:
+        made = counted(published.deliveries, "delivery", "deliveries")
+        yield f"event {published.event_id} is recorded, with {made}"

@@ -1,76 +1,67 @@
 """sendonce explain: tell in plain words why a delivery is where it is."""
 
-import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from sendonce.admin.explain import EventStory, Explanation, explain
+from sendonce.admin import explain as explaining
+from sendonce.admin.explain import EventStory, Explanation
 from sendonce.admin.explain.story import Story
-from sendonce.admin.text import plain
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.options import add_json
-from sendonce.cli.output import paint, say, say_json
-from sendonce.cli.running import with_store
+from sendonce.cli.output import fields_of, paint
+from sendonce.cli.verbs import argument, verb
+
+if TYPE_CHECKING:
+    from sendonce.store.readers import ReadStore
 
 _CONTENT = frozenset({"headers"})
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "explain",
-        help=COMMANDS["explain"][1],
-        description="Tell in plain words what was recorded, why a delivery is where it is and what happens next.",
-    )
-    parser.add_argument(
+@verb(
+    "explain",
+    "tell in plain words why a delivery is where it is",
+    argument(
         "wanted",
         metavar="X",
         help="a delivery's id, event:12 or e12, dead-letter:3, an event's key (key:…), or a token (token:…)",
-    )
-    add_json(parser)
+    ),
+    about="Tell in plain words what was recorded, why a delivery is where it is and what happens next.",
+)
+async def explain(store: "ReadStore", wanted: str) -> Explanation:
+    return await explaining.explain(store, wanted)
 
 
-def run(args: argparse.Namespace) -> int:
-    explanation = with_store(args, lambda store: explain(store, args.wanted))
-    if args.json:
-        say_json({"sentences": explanation.sentences, **_as_dict(explanation)})
-    else:
-        _tell(explanation)
-    return 0
+@explain.json
+def _(explanation: Explanation) -> object:
+    return {"sentences": explanation.sentences, **fields_of(explanation, without=_CONTENT)}
 
 
-def _as_dict(explanation: Explanation) -> dict[str, object]:
-    shown = plain(explanation, without=_CONTENT)
-    return dict(shown) if isinstance(shown, dict) else {}
-
-
-def _tell(explanation: Explanation) -> None:
+@explain.text
+def _(explanation: Explanation) -> Iterator[str]:
     for note in explanation.notes:
-        say(paint(note, "yellow"))
+        yield paint(note, "yellow")
     for position, each in enumerate(explanation.events):
         if position:
-            say("")
-        _tell_event(each)
+            yield ""
+        yield from _event(each)
 
 
-def _tell_event(told: EventStory) -> None:
-    say(paint(told.recorded, "bold"))
-    for line in told.gone:
-        say(f"  {line}")
+def _event(told: EventStory) -> Iterator[str]:
+    yield paint(told.recorded, "bold")
+    yield from (f"  {line}" for line in told.gone)
     if not told.deliveries and told.event.history_gone_at is None:
-        say("  it goes nowhere: no destination was named and no subscription matched")
+        yield "  it goes nowhere: no destination was named and no subscription matched"
     for story in told.deliveries:
-        say("")
-        _tell_delivery(story)
+        yield ""
+        yield from _delivery(story)
     if told.untold:
-        say(f"\nand {told.untold} more: sendonce events show {told.event.id}")
+        yield ""
+        yield f"and {told.untold} more: sendonce events show {told.event.id}"
 
 
-def _tell_delivery(story: Story) -> None:
+def _delivery(story: Story) -> Iterator[str]:
     delivery = story.known.delivery
     generation = f", generation {delivery.generation}" if delivery.generation else ""
-    say(f"{paint(f'delivery {delivery.id}', 'bold')} {story.goes_to}{generation}: {delivery.status}")
-    for line in (*story.attempts, *story.generations):
-        say(f"  {line}")
-    for line in story.findings:
-        say(f"  finding: {line}")
-    for line in story.whereabouts:
-        say(f"  {paint('→', 'green')} {line}")
-    say(f"  {paint(f'token {story.known.token}', 'dim')}")
+    yield f"{paint(f'delivery {delivery.id}', 'bold')} {story.goes_to}{generation}: {delivery.status}"
+    yield from (f"  {line}" for line in (*story.attempts, *story.generations))
+    yield from (f"  finding: {line}" for line in story.findings)
+    yield from (f"  {paint('→', 'green')} {line}" for line in story.whereabouts)
+    yield f"  {paint(f'token {story.known.token}', 'dim')}"

@@ -1,101 +1,49 @@
 """sendonce operations: what people have done, and what is being done by filter."""
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sendonce.admin import bulk
 from sendonce.admin.explain.find import LARGEST_ID
-from sendonce.cli import values
-from sendonce.cli.bulk import as_dict, drive, say_outcome
-from sendonce.cli.cells import now, show_fields
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import DEFAULT_LIMIT, add_json, add_operator
-from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
-from sendonce.cli.running import with_store
-from sendonce.cli.settings import operator_of
-from sendonce.cli.tables import Cell, show_table, when
-from sendonce.store.bulk import PAUSED, RUNNING, STATES, OperationRow
+from sendonce.cli.bulk import drive, operation_document, outcome_lines
+from sendonce.cli.options import OPERATOR, PAGE, WHY, id_of, operation_state
+from sendonce.cli.output import Line, fields_of
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, when
+from sendonce.cli.verbs import argument, verb
+from sendonce.store.bulk import DONE, PAUSED, RUNNING, STATES, OperationRow
+from sendonce.store.filters import Page
 
 if TYPE_CHECKING:
     from sendonce.store.ports import Store
 
 _COLOURS = {RUNNING: "green", PAUSED: "yellow"}
 _WALK = {"first_id", "last_id", "upper_id", "looked", "skipped", "rate", "filter", "updated_at"}
+_ID = id_of("operation")
+_STATE = argument("--state", type=operation_state, metavar="STATE", help=f"only these: {', '.join(STATES)}")
 
 
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "operations",
-        "Look at what people have done, and keep what is being done by filter in hand.",
-        {
-            "list": ("list who did what, when and why, the newest first", _add_list),
-            "show": ("show one operation", _add_show),
-            "pause": ("stop an operation by filter before its next step", _add_change),
-            "resume": ("let a paused or interrupted operation go on, here", _add_change),
-            "cancel": ("end an operation by filter where it is; what it has done stays", _add_change),
-        },
-    )
+@verb("operations list", "list who did what, when and why, the newest first", _STATE, *PAGE)
+async def list_operations(store: "Store", state: str | None, before: int | None, limit: int) -> Page[OperationRow]:
+    return paged(await store.operations(before=before or LARGEST_ID, state=state, limit=limit), limit)
 
 
-def run(args: argparse.Namespace) -> int:
-    verbs = {"list": _list, "show": _show, "pause": _pause, "resume": _resume, "cancel": _cancel}
-    return run_verb(args, verbs)
+@list_operations.json
+def _(page: Page[OperationRow]) -> object:
+    return {**fields_of(page), "rows": [operation_document(each) for each in page]}
 
 
-def _add_list(parser: Parser) -> None:
-    parser.add_argument(
-        "--state", type=values.operation_state, metavar="STATE", help=f"only these: {', '.join(STATES)}"
-    )
-    parser.add_argument(
-        "--before", type=values.row_id, default=LARGEST_ID, metavar="ID", help="only older ones than this one"
-    )
-    parser.add_argument(
-        "--limit",
-        type=values.limit,
-        default=DEFAULT_LIMIT,
-        metavar="N",
-        help=f"at most so many (default {DEFAULT_LIMIT})",
-    )
-    add_json(parser)
+@list_operations.text
+def _(page: Page[OperationRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "operations", limit)
 
 
-def _add_show(parser: Parser) -> None:
-    _add_id(parser)
-    add_json(parser)
-
-
-def _add_change(parser: Parser) -> None:
-    _add_id(parser)
-    add_operator(parser)
-    add_json(parser)
-
-
-def _add_id(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the operation's id")
-
-
-def _list(args: argparse.Namespace) -> int:
-    rows = with_store(args, lambda store: store.operations(before=args.before, state=args.state, limit=args.limit))
-    if args.json:
-        say_json([as_dict(each) for each in rows])
-    elif not rows:
-        say("no operations match")
-    else:
-        _table(rows)
-    return 0
-
-
-def _table(rows: Sequence[OperationRow]) -> None:
-    moment = now()
-    cells = [
+def _table(page: Page[OperationRow]) -> Table:
+    at = now()
+    rows = [
         [
             Cell(str(each.id)),
-            when(each.created_at, moment),
+            when(each.created_at, at),
             Cell(each.operator),
             Cell(each.kind),
             Cell(each.subject),
@@ -103,48 +51,56 @@ def _table(rows: Sequence[OperationRow]) -> None:
             Cell(each.state, _COLOURS.get(each.state)),
             Cell(each.reason or ""),
         ]
-        for each in rows
+        for each in page
     ]
-    show_table(["ID", "WHEN", "WHO", "WHAT", "TO", "AFFECTED", "STATE", "WHY"], cells)
+    return Table(["ID", "WHEN", "WHO", "WHAT", "TO", "AFFECTED", "STATE", "WHY"], rows)
 
 
-def _show(args: argparse.Namespace) -> int:
-    operation = with_store(args, lambda store: bulk.find(store, args.id))
-    if args.json:
-        say_json(as_dict(operation))
-        return 0
+@verb("operations show", "show one operation", _ID)
+async def show_operation(store: "Store", id: int) -> OperationRow:
+    return await bulk.find(store, id)
+
+
+@show_operation.text
+def _(operation: OperationRow) -> Iterator[str]:
     names = [field.name for field in fields(operation) if operation.filter is not None or field.name not in _WALK]
-    show_fields([(name, getattr(operation, name)) for name in names], now())
+    yield from field_lines([(name, getattr(operation, name)) for name in names], now())
     if operation.state in (RUNNING, PAUSED):
-        say(f"go on with: sendonce operations resume {operation.id}")
-    return 0
+        yield f"go on with: sendonce operations resume {operation.id}"
 
 
-def _pause(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
-    operation = with_store(args, lambda store: bulk.pause(store, args.id, operator=operator, reason=args.reason))
-    return _say(args, operation, f"operation {args.id} is paused; go on with: sendonce operations resume {args.id}")
+@verb("operations pause", "stop an operation by filter before its next step", _ID, WHY, OPERATOR)
+async def pause(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
+    return await bulk.pause(store, id, operator=operator, reason=reason)
 
 
-def _cancel(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
-    operation = with_store(args, lambda store: bulk.cancel(store, args.id, operator=operator, reason=args.reason))
-    return _say(args, operation, f"operation {args.id} is cancelled; what it has done stays")
+@pause.text
+def _(operation: OperationRow) -> Iterator[str]:
+    yield f"operation {operation.id} is paused; go on with: sendonce operations resume {operation.id}"
 
 
-def _resume(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
-    return say_outcome(with_store(args, lambda store: _go_on(store, args, operator)), as_json=args.json)
+@verb("operations resume", "let a paused or interrupted operation go on, here", _ID, WHY, OPERATOR)
+async def resume(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
+    return await drive(store, await bulk.resume(store, id, operator=operator, reason=reason), operator)
 
 
-async def _go_on(store: "Store", args: argparse.Namespace, operator: str) -> OperationRow:
-    operation = await bulk.resume(store, args.id, operator=operator, reason=args.reason)
-    return await drive(store, operation, operator)
+resume.text(outcome_lines)
 
 
-def _say(args: argparse.Namespace, operation: OperationRow, sentence: str) -> int:
-    if args.json:
-        say_json(as_dict(operation))
-    else:
-        say(sentence)
-    return 0
+@resume.code
+def _(operation: OperationRow) -> int:
+    return 0 if operation.state == DONE else 1
+
+
+@verb("operations cancel", "end an operation by filter where it is; what it has done stays", _ID, WHY, OPERATOR)
+async def cancel(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
+    return await bulk.cancel(store, id, operator=operator, reason=reason)
+
+
+@cancel.text
+def _(operation: OperationRow) -> Iterator[str]:
+    yield f"operation {operation.id} is cancelled; what it has done stays"
+
+
+for each in (show_operation, pause, resume, cancel):
+    each.json(operation_document)

@@ -1,22 +1,22 @@
 """sendonce requests: one version of a subject to its recipients, and whether all that must be are notified."""
 
 import argparse
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from sendonce.admin.text import one_line
-from sendonce.cli import values
-from sendonce.cli.cells import now, show_fields
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import DEFAULT_LIMIT, add_json
-from sendonce.cli.output import say, say_json, warn
-from sendonce.cli.parser import Parser
-from sendonce.cli.running import with_store
-from sendonce.cli.tables import Cell, show_table, when
+from sendonce.cli.options import PAGE, TENANT, TYPE, duration, filter_of, id_of, request_status
+from sendonce.cli.output import Line, warn
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, when
+from sendonce.cli.verbs import argument, verb
 from sendonce.domain.durations import format_duration
 from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
-from sendonce.store.filters import Filter
+from sendonce.store.filters import Page
 from sendonce.store.records import RequestRow
+
+if TYPE_CHECKING:
+    from sendonce.store.ports import Store
 
 DEFAULT_TIMEOUT = timedelta(minutes=1)
 _COLOURS = {
@@ -24,84 +24,43 @@ _COLOURS = {
     RequestStatus.RETRYABLE_FAILED: "red",
     RequestStatus.SUCCEEDED: "green",
 }
+_ID = id_of("request")
 
 
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "requests",
-        "Look at requests: one version of a subject to its recipients.",
-        {
-            "list": ("list requests, the newest first", _add_list),
-            "show": ("show one request and its recipients", _add_show),
-            "wait": ("wait until a request has succeeded or failed", _add_wait),
-        },
-    )
+@verb(
+    "requests list",
+    "list requests, the newest first",
+    argument("--subject", metavar="TEXT", help="only of this subject"),
+    argument("--status", type=request_status, metavar="STATUS", help=f"only these: {', '.join(RequestStatus)}"),
+    TYPE,
+    TENANT,
+    *PAGE,
+)
+async def list_requests(store: "Store", args: argparse.Namespace) -> Page[RequestRow]:
+    return paged(await store.requests(filter_of(args)), args.limit)
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_verb(args, {"list": _list, "show": _show, "wait": _wait})
+@list_requests.text
+def _(page: Page[RequestRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "requests", limit)
 
 
-def _add_list(parser: Parser) -> None:
-    parser.add_argument("--subject", metavar="TEXT", help="only of this subject")
-    statuses = ", ".join(RequestStatus)
-    parser.add_argument("--status", type=values.request_status, metavar="STATUS", help=f"only these: {statuses}")
-    parser.add_argument("--type", type=values.event_type, metavar="TYPE", help="only of this event type")
-    parser.add_argument("--tenant", type=values.tenant, metavar="NAME", help="only of this tenant")
-    parser.add_argument(
-        "--limit",
-        type=values.limit,
-        default=DEFAULT_LIMIT,
-        metavar="N",
-        help=f"at most so many, the newest first (default {DEFAULT_LIMIT})",
-    )
-    add_json(parser)
-
-
-def _add_show(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the request's id")
-    add_json(parser)
-
-
-def _add_wait(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the request's id")
-    parser.add_argument(
-        "--timeout",
-        type=values.duration,
-        default=DEFAULT_TIMEOUT,
-        metavar="TIME",
-        help=f"how long to wait: 30s, 5m (default {format_duration(DEFAULT_TIMEOUT)})",
-    )
-    add_json(parser)
-
-
-def _list(args: argparse.Namespace) -> int:
-    wanted = Filter(subject=args.subject, type=args.type, tenant=args.tenant, status=args.status, limit=args.limit)
-    requests = with_store(args, lambda store: store.requests(wanted))
-    if args.json:
-        say_json(requests)
-    elif not requests:
-        say("no requests match")
-    else:
-        moment = now()
-        show_table(
-            ["ID", "STATUS", "TYPE", "SUBJECT", "VERSION", "NOTIFIED", "TENANT", "RECORDED"],
-            [
-                [
-                    Cell(str(each.id)),
-                    Cell(each.status, _COLOURS[each.status]),
-                    Cell(each.type),
-                    Cell(each.subject),
-                    Cell(str(each.version)),
-                    Cell(_progress(each)),
-                    Cell(each.tenant),
-                    when(each.created_at, moment),
-                ]
-                for each in requests
-            ],
-        )
-    return 0
+def _table(requests: Page[RequestRow]) -> Table:
+    at = now()
+    rows = [
+        [
+            Cell(str(each.id)),
+            Cell(each.status, _COLOURS[each.status]),
+            Cell(each.type),
+            Cell(each.subject),
+            Cell(str(each.version)),
+            Cell(_progress(each)),
+            Cell(each.tenant),
+            when(each.created_at, at),
+        ]
+        for each in requests
+    ]
+    return Table(["ID", "STATE", "TYPE", "SUBJECT", "VERSION", "NOTIFIED", "TENANT", "RECORDED"], rows)
 
 
 def _progress(request: RequestRow) -> str:
@@ -109,23 +68,19 @@ def _progress(request: RequestRow) -> str:
     return f"{request.notified} of {request.required}{given_up}"
 
 
-def _show(args: argparse.Namespace) -> int:
+@verb("requests show", "show one request and its recipients", _ID)
+async def show_request(store: "Store", id: int) -> RequestState:
     # Here and below: it brings an event loop, which --help has no use for.
     from sendonce.admin.deliveries import find_request
 
-    state = with_store(args, lambda store: find_request(store, args.id))
-    if args.json:
-        say_json(state)
-    else:
-        _print(state)
-    return 0
+    return await find_request(store, id)
 
 
-def _print(state: RequestState) -> None:
+@show_request.text
+def _(state: RequestState) -> Iterator[str]:
     names = ["id", "status", "tenant", "type", "subject", "version", "event_id", "created_at"]
-    show_fields([(name, getattr(state, name)) for name in names], now())
-    for each in state.recipients:
-        say(_recipient(each))
+    yield from field_lines([(name, getattr(state, name)) for name in names], now())
+    yield from (_recipient(each) for each in state.recipients)
 
 
 def _recipient(recipient: RecipientState) -> str:
@@ -139,16 +94,36 @@ def _recipient(recipient: RecipientState) -> str:
     return f"{kind}  delivery {recipient.delivery_id}  {recipient.status}  {goes}{error}"
 
 
-def _wait(args: argparse.Namespace) -> int:
+@verb(
+    "requests wait",
+    "wait until a request has succeeded or failed",
+    _ID,
+    argument(
+        "--timeout",
+        type=duration,
+        default=DEFAULT_TIMEOUT,
+        metavar="TIME",
+        help=f"how long to wait: 30s, 5m (default {format_duration(DEFAULT_TIMEOUT)})",
+    ),
+)
+async def wait(store: "Store", id: int, timeout: timedelta) -> RequestState:
     from sendonce.admin.deliveries import request_sentence, wait_for_request
 
-    state = with_store(args, lambda store: wait_for_request(store, args.id, timeout=args.timeout))
-    if args.json:
-        say_json(state)
+    state = await wait_for_request(store, id, timeout=timeout)
+    if state.status is not RequestStatus.SUCCEEDED:
+        late = f"; {format_duration(timeout)} are over" if state.status is RequestStatus.IN_PROGRESS else ""
+        warn(f"{request_sentence(state)}{late}; see: sendonce requests show {state.id}")
+    return state
+
+
+@wait.text
+def _(state: RequestState) -> Iterator[str]:
+    from sendonce.admin.deliveries import request_sentence
+
     if state.status is RequestStatus.SUCCEEDED:
-        if not args.json:
-            say(request_sentence(state))
-        return 0
-    late = f"; {format_duration(args.timeout)} are over" if state.status is RequestStatus.IN_PROGRESS else ""
-    warn(f"{request_sentence(state)}{late}; see: sendonce requests show {state.id}")
-    return 1
+        yield request_sentence(state)
+
+
+@wait.code
+def _(state: RequestState) -> int:
+    return 0 if state.status is RequestStatus.SUCCEEDED else 1

@@ -1,7 +1,10 @@
-"""sendonce status: the whole at a glance."""
+"""sendonce status: the whole at a glance, once or again and again."""
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from sendonce.admin.status import (
     alert_sentence,
@@ -13,86 +16,122 @@ from sendonce.admin.status import (
     warnings,
 )
 from sendonce.admin.subscriptions import HeldBack, held_back
-from sendonce.admin.text import ago, plain
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.options import add_json
-from sendonce.cli.output import paint, say, say_json
-from sendonce.cli.running import with_store
-from sendonce.cli.settings import database_of
-from sendonce.compose import display_url
+from sendonce.admin.text import ago
+from sendonce.cli.context import database_of
+from sendonce.cli.options import duration
+from sendonce.cli.output import fields_of, paint
+from sendonce.cli.verbs import argument, verb
 from sendonce.domain.durations import format_duration
 from sendonce.store.migrations import Backfill
-from sendonce.store.readers import ReadStore
 from sendonce.store.records import COUNT_CAP, Status, WorkerRow
 
+if TYPE_CHECKING:
+    from sendonce.store.readers import ReadStore
 
-def add(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "status",
-        help=COMMANDS["status"][1],
-        description="Show who works, what is due, and what needs a person.",
-    )
-    add_json(parser)
+# Takes the picture before it away, and what was scrolled out.
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-def run(args: argparse.Namespace) -> int:
-    status, held, backfills = with_store(args, _look)
-    if args.json:
-        shown = plain(status)
-        found = [
-            {"id": each.subscription.id, "state": each.subscription.state, "waiting": each.waiting} for each in held
-        ]
-        whole = {**(shown if isinstance(shown, dict) else {}), "backfills": plain(backfills), "held_back": found}
-        say_json({**whole, "warnings": warnings(status)})
-        return 0
-    say(f"{display_url(database_of(args))}, schema {status.schema_version}")
-    _lines(status, held)
-    for each in backfills:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    status: Status
+    held: list[HeldBack]
+    backfills: list[Backfill]
+
+
+@verb(
+    "status",
+    "show the whole at a glance",
+    argument(
+        "--watch",
+        nargs="?",
+        type=duration,
+        const=timedelta(seconds=2),
+        metavar="TIME",
+        help="show it again every 2s, or so often, until Ctrl-C; with --json one document a line",
+    ),
+    about="Show who works, what is due, and what needs a person.",
+)
+async def status(store: "ReadStore", args: argparse.Namespace, watch: timedelta | None) -> _Look:
+    look = await _look(store)
+    if watch is None:
+        return look
+    import asyncio
+    import sys
+
+    from sendonce.cli.output import say_all, say_json
+
+    while True:
+        if args.json:
+            say_json(_document(look), indent=None)
+        else:
+            if sys.stdout.isatty():
+                sys.stdout.write(_CLEAR)
+            say_all(_sentences(look, args), wide=args.wide)
+            say_all([f"{look.status.now:%Y-%m-%d %H:%M:%S} UTC, every {format_duration(watch)}; Ctrl-C ends it"])
+        sys.stdout.flush()
+        await asyncio.sleep(watch.total_seconds())
+        look = await _look(store)
+
+
+async def _look(store: "ReadStore") -> _Look:
+    found = await store.status()
+    return _Look(found, await held_back(store) if found.parked else [], await store.backfills())
+
+
+@status.json
+def _document(look: _Look) -> dict[str, object]:
+    found = [
+        {"id": each.subscription.id, "state": each.subscription.state, "waiting": each.waiting} for each in look.held
+    ]
+    shown = fields_of(look.status)
+    return {**shown, "backfills": look.backfills, "held_back": found, "warnings": warnings(look.status)}
+
+
+@status.text
+def _sentences(look: _Look, args: argparse.Namespace) -> Iterator[str]:
+    from sendonce.compose import display_url
+
+    yield f"{display_url(database_of(args))}, schema {look.status.schema_version}"
+    yield from _lines(look.status, look.held)
+    for each in look.backfills:
         if not each.is_finished:
-            _line("back-fill", backfill_sentence(each), "yellow")
-    for sentence in warnings(status):
-        say(paint(f"warning: {sentence}", "red"))
-    return 0
+            yield _line("back-fill", backfill_sentence(each), "yellow")
+    yield from (paint(f"warning: {sentence}", "red") for sentence in warnings(look.status))
 
 
-async def _look(store: ReadStore) -> tuple[Status, list[HeldBack], list[Backfill]]:
-    status = await store.status()
-    return status, await held_back(store) if status.parked else [], await store.backfills()
-
-
-def _lines(status: Status, held: list[HeldBack]) -> None:
-    _line("workers", f"{len(status.workers)} alive" if status.workers else "none alive")
-    for worker in status.workers:
-        say(f"                {_worker(worker, status)}")
+def _lines(status: Status, held: list[HeldBack]) -> Iterator[str]:
+    yield _line("workers", f"{len(status.workers)} alive" if status.workers else "none alive")
+    yield from (f"                {_worker(worker, status)}" for worker in status.workers)
     oldest = ""
     if status.oldest_due_at is not None and status.due:
         oldest = f", the oldest for {format_duration(max(status.now - status.oldest_due_at, timedelta(0)))}"
-    _line("due now", _count(status.due) + oldest)
-    _line("scheduled", _count(status.scheduled))
-    _line("retrying", _count(status.retrying))
-    _line("in flight", _count(status.in_flight))
-    _line("in doubt", _count(status.in_doubt), "yellow" if status.in_doubt else None)
-    _line("parked", _count(status.parked), "yellow" if status.parked else None)
-    _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
-    _line("completed", f"{status.completed:,} ever")
+    yield _line("due now", _count(status.due) + oldest)
+    yield _line("scheduled", _count(status.scheduled))
+    yield _line("retrying", _count(status.retrying))
+    yield _line("in flight", _count(status.in_flight))
+    yield _line("in doubt", _count(status.in_doubt), "yellow" if status.in_doubt else None)
+    yield _line("parked", _count(status.parked), "yellow" if status.parked else None)
+    yield _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
+    yield _line("completed", f"{status.completed:,} ever")
     if status.instance is not None:
-        _line("instance", status.instance)
+        yield _line("instance", status.instance)
     if status.loss is not None:
-        _line("commits", loss_sentence(status.loss, status), "red")
+        yield _line("commits", loss_sentence(status.loss, status), "red")
     for stop in status.stops:
-        _line("stopped", stop_sentence(stop, status), "yellow")
+        yield _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:
-        _line("stopped", "nothing")
+        yield _line("stopped", "nothing")
     for each in held:
-        _line("waiting", held_sentence(each), "yellow")
+        yield _line("waiting", held_sentence(each), "yellow")
     for room in filter(lambda room: room.is_served, status.rooms):
-        _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
+        yield _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
     for alert in status.alerts:
-        _line("alert", alert_sentence(alert, status), "red")
+        yield _line("alert", alert_sentence(alert, status), "red")
 
 
-def _line(name: str, text: str, colour: str | None = None) -> None:
-    say(f"  {name:<12}  {paint(text, colour) if colour else text}")
+def _line(name: str, text: str, colour: str | None = None) -> str:
+    return f"  {name:<12}  {paint(text, colour) if colour else text}"
 
 
 def _worker(worker: WorkerRow, status: Status) -> str:

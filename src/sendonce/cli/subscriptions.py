@@ -1,127 +1,91 @@
-"""sendonce subscriptions: standing orders."""
+"""sendonce subscriptions: standing orders, their limits, and the secrets that what is sent there is signed with."""
 
 import argparse
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from sendonce.admin import subscriptions
+from sendonce.admin.subscriptions import (
+    Secrets,
+    Standing,
+    check_bearer,
+    check_certificate,
+    check_headers,
+    check_signing,
+)
 from sendonce.admin.text import counted, dated
-from sendonce.cli import ordering, values
-from sendonce.cli.cells import now, show_fields
-from sendonce.cli.commands import Subparsers
-from sendonce.cli.failures import WrongUse
-from sendonce.cli.nouns import add_noun, run_verb
-from sendonce.cli.options import add_json, add_operator
-from sendonce.cli.output import say, say_json
-from sendonce.cli.parser import Parser
-from sendonce.cli.rotating import add_reseal, add_rotate, as_dict, reseal, rotate, say_with_secret
-from sendonce.cli.running import with_store
-from sendonce.cli.secret_files import add_secrets, sealer_of, secrets_of
-from sendonce.cli.settings import operator_of
-from sendonce.cli.tables import Cell, show_table, when
+from sendonce.cli import options
+from sendonce.cli.context import CONFIG, configured, sealer_for
+from sendonce.cli.options import OPERATOR, TENANT, WHY, id_of, read_file
+from sendonce.cli.output import Line, fields_of
+from sendonce.cli.parser import Parser, WrongUse
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
+from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.domain.destinations import scheme_of
+from sendonce.domain.durations import format_duration
 from sendonce.domain.rates import format_rate
 from sendonce.errors import SendonceError
-from sendonce.store.records import ROOM_CAP, KeptSecret, SubscriptionRow
+from sendonce.store.filters import Page
+from sendonce.store.records import ROOM_CAP, DeliveryRow, KeptSecret, SubscriptionRow
+
+if TYPE_CHECKING:
+    from sendonce.admin.subscriptions import NewSubscription
+    from sendonce.sealing import SecretBox
+    from sendonce.store.ports import Store
 
 # What is sent there is signed unless somebody says no.
 SIGNED = ("http", "https")
+LONGEST = 100_000
+_FILES = ("secret_file", "bearer_file", "header_file", "client_certificate")
 _WAITING = {"resume": "until it is resumed", "rate": "for its rate", "destination": "for room at its destination"}
+_ID = id_of("subscription")
+_SEALER = Arguments(CONFIG.add, {"sealer": sealer_for})
+_SECRET_FILE = argument(
+    "--secret-file", metavar="FILE", help="sign with this secret (whsec_…) instead of a new one; - reads it"
+)
 
 
-def add(subparsers: Subparsers) -> None:
-    add_noun(
-        subparsers,
-        "subscriptions",
-        "Keep standing orders: events of these types go to this destination.",
-        {
-            "add": ("add a subscription: matching events recorded from now on go to it", _add_add),
-            "list": ("list the subscriptions", _add_list),
-            "show": ("show one subscription: everything but its secrets", _add_show),
-            "pause": ("hold back a subscription's deliveries until it is resumed", _add_change),
-            "resume": ("let a paused or disabled subscription's deliveries go on", _add_change),
-            "remove": ("end a subscription, for good", _add_change),
-            "rate": ("limit how much a subscription is sent", _add_rate),
-            "policy": ("give a subscription other limits", ordering.add_policy),
-            "types": ("let a subscription get other types of event", ordering.add_types),
-            "test": ("send a test event to a subscription, and to no other", ordering.add_test),
-            "rotate-secret": ("replace a subscription's signing secret, with an overlap", add_rotate),
-            "reseal": ("encrypt all stored secrets with the first of the keys", add_reseal),
-        },
-    )
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """A subscription with what was done to it, and a secret that was made for it: the one time that it is shown."""
+
+    row: SubscriptionRow
+    sentence: str
+    secret: str | None = field(repr=False)
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_verb(
-        args,
-        {
-            "add": _add,
-            "list": _list,
-            "show": _show,
-            "pause": lambda args: _change(args, subscriptions.PAUSED, "is paused"),
-            "resume": lambda args: _change(args, subscriptions.ACTIVE, "is active"),
-            "remove": lambda args: _change(args, subscriptions.REMOVED, "is removed"),
-            "rate": _rate,
-            "policy": ordering.policy,
-            "types": ordering.types,
-            "test": ordering.test,
-            "rotate-secret": rotate,
-            "reseal": reseal,
-        },
-    )
+def _signed_document(signed: _Signed) -> dict[str, object]:
+    return fields_of(signed.row) | ({} if signed.secret is None else {"secret": signed.secret})
 
 
-def _add_add(parser: Parser) -> None:
+def _signed_lines(signed: _Signed) -> Iterator[str]:
+    yield signed.sentence
+    if signed.secret is not None:
+        yield f"it is signed with this secret, which is not shown again: {signed.secret}"
+
+
+def _add_secrets(parser: Parser) -> None:
+    _SECRET_FILE.add(parser)
+    parser.add_argument("--no-secret", action="store_true", help="do not sign what is sent to it")
+    parser.add_argument("--bearer-file", metavar="FILE", help="send this bearer token; - reads standard input")
     parser.add_argument(
-        "--type",
+        "--header",
         action="append",
-        required=True,
-        metavar="TYPE",
-        help="an event type, a family like order.* or * for all; may be repeated",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="send this header too; may be repeated; a secret one belongs into --header-file",
     )
-    parser.add_argument("--to", required=True, metavar="URI", help="where its deliveries go")
-    parser.add_argument("--tenant", type=values.tenant, default="", metavar="NAME", help="whose events (default: none)")
+    parser.add_argument("--header-file", metavar="FILE", help="send these headers too, one a line; - reads them")
     parser.add_argument(
-        "--policy", metavar="JSON", help='its own limits, like {"max_attempts": 5, "longest_delay": "10m"}'
+        "--client-certificate", metavar="FILE", help="present this certificate: PEM, with its key; - reads it"
     )
-    parser.add_argument("--rate", metavar="RATE", help="at most so many sends, like 10/s or 100/m")
-    parser.add_argument("--description", metavar="TEXT", help="what it is for")
-    add_secrets(parser)
-    add_operator(parser, reason=False)
-    add_json(parser)
 
 
-def _add_list(parser: Parser) -> None:
-    parser.add_argument("--tenant", type=values.tenant, metavar="NAME", help="only of this tenant")
-    add_json(parser)
-
-
-def _add_show(parser: Parser) -> None:
-    _add_id(parser)
-    add_json(parser)
-
-
-def _add_change(parser: Parser) -> None:
-    _add_id(parser)
-    add_operator(parser)
-    add_json(parser)
-
-
-def _add_rate(parser: Parser) -> None:
-    _add_id(parser)
-    parser.add_argument("rate", type=values.rate, metavar="RATE", help="like 10/s or 100/m; none: as much as there is")
-    add_operator(parser)
-    add_json(parser)
-
-
-def _add_id(parser: Parser) -> None:
-    parser.add_argument("id", type=values.row_id, metavar="ID", help="the subscription's id")
-
-
-def _add(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
+def _new_of(args: argparse.Namespace) -> "NewSubscription":
     try:
-        wanted = subscriptions.new_subscription(
+        return subscriptions.new_subscription(
             types=args.type,
             to=args.to,
             tenant=args.tenant,
@@ -131,88 +95,293 @@ def _add(args: argparse.Namespace) -> int:
         )
     except SendonceError as error:
         raise WrongUse(str(error)) from None
-    secrets = secrets_of(args, is_signed=scheme_of(wanted.destination) in SIGNED)
-    sealed = secrets.sealed(sealer_of(args))
-    row = with_store(args, lambda store: subscriptions.add(store, wanted, operator=operator, secrets=sealed))
+
+
+def _secrets_of(args: argparse.Namespace) -> Secrets:
+    """Return what the options bring, with a new signing secret where none is brought or refused."""
+    from sendonce.channels.signing import new_secret
+
+    if [getattr(args, name) for name in _FILES].count("-") > 1:
+        raise WrongUse("only one of the files can be standard input")
+    if args.no_secret and args.secret_file is not None:
+        raise WrongUse("--no-secret and --secret-file exclude each other")
+    lines = [*args.header, *(read_file(args.header_file, LONGEST).splitlines() if args.header_file else [])]
+    headers = configured(lambda: check_headers(line for line in lines if line.strip()))
+    if args.bearer_file is not None and "authorization" in {name.lower() for name in headers}:
+        raise WrongUse("a bearer token and an Authorization header exclude each other")
+    is_signed = scheme_of(_new_of(args).destination) in SIGNED and not args.no_secret
+    return Secrets(
+        signing=_signing_of(args) or (new_secret() if is_signed else None),
+        bearer=_checked(check_bearer, args.bearer_file),
+        headers=headers,
+        certificate=_checked(check_certificate, args.client_certificate),
+    )
+
+
+def _signing_of(args: argparse.Namespace) -> str | None:
+    """Return the signing secret that somebody brings, checked."""
+    return _checked(check_signing, args.secret_file)
+
+
+def _checked(check: Callable[[str], str], source: str | None) -> str | None:
+    if source is None:
+        return None
+    text = read_file(source, LONGEST)
+    return configured(lambda: check(text))
+
+
+@verb(
+    "subscriptions add",
+    "add a subscription: matching events recorded from now on go to it",
+    argument(
+        "--type",
+        action="append",
+        required=True,
+        metavar="TYPE",
+        help="an event type, a family like order.* or * for all; may be repeated",
+    ),
+    argument("--to", required=True, metavar="URI", help="where its deliveries go"),
+    argument("--tenant", type=options.tenant, default="", metavar="NAME", help="whose events (default: none)"),
+    argument("--policy", metavar="JSON", help='its own limits, like {"max_attempts": 5, "longest_delay": "10m"}'),
+    argument("--rate", metavar="RATE", help="at most so many sends, like 10/s or 100/m"),
+    argument("--description", metavar="TEXT", help="what it is for"),
+    Arguments(_add_secrets, {"wanted": _new_of, "secrets": _secrets_of}),
+    _SEALER,
+    OPERATOR,
+)
+async def add(
+    store: "Store",
+    wanted: "NewSubscription",
+    secrets: Secrets,
+    sealer: "SecretBox",
+    operator: str,
+    secret_file: str | None,
+) -> _Signed:
+    row = await subscriptions.add(store, wanted, operator=operator, secrets=secrets.sealed(sealer))
     said = f"subscription {row.id}: {', '.join(row.types)} goes to {row.destination}"
-    say_with_secret(args, row, said, secrets.signing if args.secret_file is None else None)
-    return 0
+    return _Signed(row, said, secrets.signing if secret_file is None else None)
 
 
-def _list(args: argparse.Namespace) -> int:
-    rows = with_store(args, lambda store: store.subscriptions(args.tenant))
-    if args.json:
-        say_json(rows)
-    elif not rows:
-        say("no subscriptions match")
-    else:
-        _table(rows)
-    return 0
+@verb("subscriptions list", "list the subscriptions", TENANT)
+async def list_subscriptions(store: "Store", tenant: str | None) -> Page[SubscriptionRow]:
+    return Page(tuple(await store.subscriptions(tenant)))
 
 
-def _table(rows: Sequence[SubscriptionRow]) -> None:
-    moment = now()
+@list_subscriptions.text
+def _(page: Page[SubscriptionRow]) -> Iterator[Line]:
+    return listed(page, _table, "subscriptions", len(page))
+
+
+def _table(rows: Page[SubscriptionRow]) -> Table:
+    at = now()
     cells = [
         [
             Cell(str(each.id)),
             Cell(each.state, "green" if each.state == subscriptions.ACTIVE else "yellow"),
             Cell(", ".join(each.types)),
-            Cell(each.destination),
+            address(each.destination),
             Cell("" if each.rate is None else format_rate(each.rate)),
             Cell(each.tenant),
             Cell(each.description or ""),
-            when(each.created_at, moment),
+            when(each.created_at, at),
         ]
         for each in rows
     ]
-    show_table(["ID", "STATE", "TYPES", "DESTINATION", "RATE", "TENANT", "DESCRIPTION", "ADDED"], cells)
+    return Table(["ID", "STATE", "TYPES", "DESTINATION", "RATE", "TENANT", "DESCRIPTION", "ADDED"], cells)
 
 
-def _change(args: argparse.Namespace, state: str, now_true: str) -> int:
-    operator = operator_of(args)
-    row = with_store(
-        args, lambda store: subscriptions.change(store, args.id, state, operator=operator, reason=args.reason)
-    )
-    if args.json:
-        say_json(row)
-    else:
-        say(f"subscription {row.id} {now_true}")
-    return 0
+@verb("subscriptions show", "show one subscription: everything but its secrets", _ID)
+async def show(store: "Store", id: int) -> Standing:
+    return await subscriptions.look(store, id)
 
 
-def _show(args: argparse.Namespace) -> int:
-    found = with_store(args, lambda store: subscriptions.look(store, args.id))
-    row, moment = found.subscription, now()
-    if args.json:
-        say_json(as_dict(row) | {"secrets": found.secrets, "waiting": found.waiting})
-        return 0
+@show.json
+def _(found: Standing) -> object:
+    return fields_of(found.subscription) | {"secrets": found.secrets, "waiting": found.waiting}
+
+
+@show.text
+def _(found: Standing) -> Iterator[str]:
+    row, at = found.subscription, now()
     names = ["id", "tenant", "destination", "state", "state_reason", "policy", "description", "created_at"]
     shown = [(name, getattr(row, name)) for name in names]
     shown.insert(2, ("types", ", ".join(row.types)))
     shown.insert(7, ("rate", None if row.rate is None else format_rate(row.rate)))
-    show_fields(shown, moment)
-    for secret in found.secrets:
-        say(_secret_line(secret, moment))
+    yield from field_lines(shown, at)
+    yield from (_secret_line(secret, at) for secret in found.secrets)
     for reason, amount in found.waiting.items():
         more = "or more " if amount >= ROOM_CAP else ""
-        say(f"{counted(amount, 'delivery', 'deliveries')} {more}wait{'s' if amount == 1 else ''} {_WAITING[reason]}")
-    return 0
+        yield f"{counted(amount, 'delivery', 'deliveries')} {more}wait{'s' if amount == 1 else ''} {_WAITING[reason]}"
 
 
-def _secret_line(secret: KeptSecret, moment: datetime) -> str:
-    until = f", until {dated(secret.expires_at, moment)}" if secret.expires_at else ""
-    return f"secret {secret.id}: {secret.kind}, since {dated(secret.created_at, moment)}{until}"
+def _secret_line(secret: KeptSecret, at: datetime) -> str:
+    until = f", until {dated(secret.expires_at, at)}" if secret.expires_at else ""
+    return f"secret {secret.id}: {secret.kind}, since {dated(secret.created_at, at)}{until}"
 
 
-def _rate(args: argparse.Namespace) -> int:
-    operator = operator_of(args)
-    wanted = subscriptions.Changes(rate=args.rate, drops_rate=args.rate is None)
-    row = with_store(
-        args, lambda store: subscriptions.apply(store, args.id, wanted, operator=operator, reason=args.reason)
+@verb("subscriptions pause", "hold back a subscription's deliveries until it is resumed", _ID, WHY, OPERATOR)
+async def pause(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
+    return await subscriptions.change(store, id, subscriptions.PAUSED, operator=operator, reason=reason)
+
+
+@verb("subscriptions resume", "let a paused or disabled subscription's deliveries go on", _ID, WHY, OPERATOR)
+async def resume(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
+    return await subscriptions.change(store, id, subscriptions.ACTIVE, operator=operator, reason=reason)
+
+
+@verb("subscriptions remove", "end a subscription, for good", _ID, WHY, OPERATOR)
+async def remove(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
+    return await subscriptions.change(store, id, subscriptions.REMOVED, operator=operator, reason=reason)
+
+
+pause.text(lambda row: (f"subscription {row.id} is paused",))
+resume.text(lambda row: (f"subscription {row.id} is active",))
+remove.text(lambda row: (f"subscription {row.id} is removed",))
+
+
+@verb(
+    "subscriptions rate",
+    "limit how much a subscription is sent",
+    _ID,
+    argument("rate", type=options.rate, metavar="RATE", help="like 10/s or 100/m; none: as much as there is"),
+    WHY,
+    OPERATOR,
+)
+async def set_rate(store: "Store", id: int, rate: float | None, operator: str, reason: str | None) -> SubscriptionRow:
+    return await subscriptions.apply(
+        store, id, subscriptions.Changes(rate=rate, drops_rate=rate is None), operator=operator, reason=reason
     )
-    if args.json:
-        say_json(row)
-    else:
-        limit = "as much as there is" if row.rate is None else f"at most {format_rate(row.rate)}"
-        say(f"subscription {row.id} is sent {limit}")
-    return 0
+
+
+@set_rate.text
+def _(row: SubscriptionRow) -> Iterator[str]:
+    limit = "as much as there is" if row.rate is None else f"at most {format_rate(row.rate)}"
+    yield f"subscription {row.id} is sent {limit}"
+
+
+def _policy_of(args: argparse.Namespace) -> str | None:
+    try:
+        return None if args.policy == "none" else subscriptions.check_policy(args.policy)
+    except SendonceError as error:
+        raise WrongUse(str(error)) from None
+
+
+@verb(
+    "subscriptions policy",
+    "give a subscription other limits",
+    _ID,
+    Arguments(
+        lambda parser: parser.add_argument(
+            "policy", metavar="JSON", help='its own limits, like {"max_attempts": 5}; none: those of its channel'
+        ),
+        {"policy": _policy_of},
+    ),
+    WHY,
+    OPERATOR,
+)
+async def set_policy(store: "Store", id: int, policy: str | None, operator: str, reason: str | None) -> SubscriptionRow:
+    return await subscriptions.apply(
+        store, id, subscriptions.Changes(policy=policy, drops_policy=policy is None), operator=operator, reason=reason
+    )
+
+
+@set_policy.text
+def _(row: SubscriptionRow) -> Iterator[str]:
+    kept = "no policy of its own" if row.policy is None else f"the policy {row.policy}"
+    yield f"subscription {row.id} has {kept}"
+
+
+def _types_of(args: argparse.Namespace) -> Sequence[str]:
+    try:
+        return subscriptions.check_types(args.type)
+    except SendonceError as error:
+        raise WrongUse(str(error)) from None
+
+
+@verb(
+    "subscriptions types",
+    "let a subscription get other types of event",
+    _ID,
+    Arguments(
+        lambda parser: parser.add_argument(
+            "type", nargs="+", metavar="TYPE", help="an event type, a family like order.* or * for all"
+        ),
+        {"types": _types_of},
+    ),
+    WHY,
+    OPERATOR,
+)
+async def set_types(
+    store: "Store", id: int, types: Sequence[str], operator: str, reason: str | None
+) -> SubscriptionRow:
+    return await subscriptions.apply(
+        store, id, subscriptions.Changes(types=tuple(types)), operator=operator, reason=reason
+    )
+
+
+set_types.text(lambda row: (f"subscription {row.id} gets {', '.join(row.types)} from now on",))
+
+
+@verb("subscriptions test", "send a test event to a subscription, and to no other", _ID, OPERATOR)
+async def test(store: "Store", id: int, operator: str) -> DeliveryRow:
+    return await subscriptions.send_test(store, id, operator=operator)
+
+
+@test.text
+def _(row: DeliveryRow, id: int) -> Iterator[str]:
+    yield f"delivery {row.id} of a test event goes to subscription {id}"
+    yield f"see what comes of it with: sendonce explain {row.id}"
+
+
+@verb(
+    "subscriptions rotate-secret",
+    "replace a subscription's signing secret, with an overlap",
+    _ID,
+    argument(
+        "--overlap",
+        type=options.duration,
+        default=timedelta(days=1),
+        metavar="TIME",
+        help="how long the old secret signs too (default 24h); 0s ends it at once",
+    ),
+    Arguments(_SECRET_FILE.add, {"brought": _signing_of}),
+    _SEALER,
+    WHY,
+    OPERATOR,
+)
+async def rotate(
+    store: "Store",
+    id: int,
+    overlap: timedelta,
+    brought: str | None,
+    sealer: "SecretBox",
+    operator: str,
+    reason: str | None,
+) -> _Signed:
+    secret, is_replacement = await subscriptions.rotate(
+        store, id, brought, overlap=overlap, sealer=sealer, operator=operator, reason=reason
+    )
+    row = await subscriptions.standing(store, id)
+    old = "there was none before it"
+    if is_replacement:
+        old = f"the one before it {f'signs too for {format_duration(overlap)}' if overlap else 'is gone'}"
+    sentence = f"subscription {id} has a new secret; {old}"
+    return _Signed(row, sentence, secret if brought is None else None)
+
+
+for each in (add, rotate):
+    each.text(_signed_lines)
+    each.json(_signed_document)
+
+
+@verb("subscriptions reseal", "encrypt all stored secrets with the first of the keys", _SEALER, OPERATOR)
+async def reseal(store: "Store", sealer: "SecretBox", operator: str) -> int:
+    return await subscriptions.reseal(store, sealer, operator=operator)
+
+
+reseal.json(lambda amount: {"resealed": amount})
+
+
+@reseal.text
+def _(amount: int) -> Iterator[str]:
+    yield f"{counted(amount, 'secret')} {'is' if amount == 1 else 'are'} encrypted with the first key"

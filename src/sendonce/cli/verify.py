@@ -1,59 +1,111 @@
-"""sendonce verify: whether everything is as it must be."""
+"""sendonce verify and doctor: whether everything is as it must be, and the database fit for the work."""
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sendonce.cli import values
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.failures import CouldNotLook, WrongUse
-from sendonce.cli.options import add_json
-from sendonce.cli.output import paint, say, say_json, warn
-from sendonce.cli.progress import progress
-from sendonce.cli.running import with_store
+from sendonce.cli.context import CONFIG, configured, database_of
+from sendonce.cli.options import some_rate
+from sendonce.cli.output import paint, warn
+from sendonce.cli.parser import WrongUse
+from sendonce.cli.prompt import progress
+from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.errors import StoreError
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
+    from sendonce.admin.doctor import Diagnosis, Limits
     from sendonce.admin.verify import Finding, Place, Plan, Report
     from sendonce.store.ports import Store
 
+COULD_NOT_LOOK, INTERRUPTED = 3, 130
 _SHOWN_IDS = 10
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "verify",
-        help=COMMANDS["verify"][1],
-        description="Look at every event, delivery, attempt and lease, and say what is not as it must be. Reads only,"
-        " in small steps with pauses between them: it can run while the workers do.",
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="CHECK",
-        help="this check alone; may be given more than once (docs/how-to/verify.md)",
-    )
-    parser.add_argument(
-        "--since", metavar="PLACE", help="go on from here: what an interrupted run said (deliveries:120000)"
-    )
-    parser.add_argument(
-        "--rate",
-        type=values.some_rate,
-        metavar="N/s",
-        help="at no more than so many rows a second; else half of the time",
-    )
-    add_json(parser)
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """What was found; `failure` says why the look ended before its end."""
+
+    report: "Report"
+    failure: str | None = None
+    code: int = 0
 
 
-def run(args: argparse.Namespace) -> int:
-    plan = _plan(args)
+@verb(
+    "verify",
+    "check that everything in the database is as it must be",
+    Arguments(
+        lambda parser: parser.add_argument(
+            "--only",
+            action="append",
+            metavar="CHECK",
+            help="this check alone; may be given more than once (docs/how-to/verify.md)",
+        ),
+        {"plan": lambda args: _plan_of(args)},
+    ),
+    argument("--since", metavar="PLACE", help="go on from here: what an interrupted run said (deliveries:120000)"),
+    argument(
+        "--rate", type=some_rate, metavar="N/s", help="at no more than so many rows a second; else half of the time"
+    ),
+    about="Look at every event, delivery, attempt and lease, and say what is not as it must be. Reads only, in small"
+    " steps with pauses between them: it can run while the workers do.",
+    only_looks=True,
+)
+async def verify(store: "Store", plan: "Plan") -> _Verified:
+    """Return what was found, also when the look is interrupted or fails on its way."""
+    from asyncio import CancelledError
+    from contextlib import aclosing
+
+    from sendonce.admin import verify as verifying
+
+    report = verifying.Report(plan.since)
+    steps = verifying.verify(store, plan)
     try:
-        report = with_store(args, lambda store: _verify(store, plan, as_json=args.json))
+        async with aclosing(steps):
+            async for report in steps:
+                looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items())
+                wrong = sum(each.amount for each in report.findings.values())
+                progress(f"{looked}; {wrong:,} wrong")
+    except CancelledError:
+        return _stopped(report, "interrupted", INTERRUPTED)
     except StoreError as error:
-        raise CouldNotLook(str(error)) from error
-    return 1 if report.findings else 0
+        # Who could not look at anything has nothing to say, and no place to go on from.
+        if report.looked or report.findings:
+            return _stopped(report, str(error), COULD_NOT_LOOK)
+        raise
+    finally:
+        progress("")
+    return _Verified(report, code=1 if report.findings else 0)
 
 
-def _plan(args: argparse.Namespace) -> "Plan":
+def _stopped(report: "Report", failure: str, code: int) -> _Verified:
+    progress("")
+    warn(f"stopped at {report.place}; go on with: sendonce verify --since {report.place}")
+    if code == COULD_NOT_LOOK:
+        warn(failure)
+    return _Verified(report, failure, code)
+
+
+@verify.text
+def _(verified: _Verified) -> Iterator[str]:
+    return _lines(verified.report)
+
+
+@verify.code
+def _(verified: _Verified) -> int:
+    return verified.code
+
+
+@verify.json
+def _(verified: _Verified) -> object:
+    code = {COULD_NOT_LOOK: "could_not_look", INTERRUPTED: "interrupted"}.get(verified.code)
+    error = {"error": {"code": code, "message": verified.failure}} if code else {}
+    return {**_document(verified.report), **error}
+
+
+def _plan_of(args: argparse.Namespace) -> "Plan":
     from dataclasses import replace
 
     from sendonce.admin.checks import CHECKS, NAMES
@@ -83,50 +135,17 @@ def _place(text: str) -> "Place":
     return Place(Walk(walk), int(last_id))
 
 
-async def _verify(store: "Store", plan: "Plan", *, as_json: bool) -> "Report":
-    """Says what was found, also when it is interrupted or fails on its way."""
-    from asyncio import CancelledError
-    from contextlib import aclosing
-
-    from sendonce.admin.verify import Report, verify
-
-    report = Report(plan.since)
-    steps = verify(store, plan)
-    try:
-        async with aclosing(steps):
-            async for report in steps:
-                looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items())
-                wrong = sum(each.amount for each in report.findings.values())
-                progress(f"{looked}; {wrong:,} wrong")
-    except (CancelledError, StoreError) as error:
-        # Who could not look at anything has nothing to say, and no place to go on from.
-        if report.looked or report.findings or isinstance(error, CancelledError):
-            _tell(report, as_json=as_json)
-            warn(f"stopped at {report.place}; go on with: sendonce verify --since {report.place}")
-        raise
-    _tell(report, as_json=as_json)
-    return report
-
-
-def _tell(report: "Report", *, as_json: bool) -> None:
-    progress("")
-    if as_json:
-        say_json(_document(report))
-    else:
-        _say(report)
-
-
-def _say(report: "Report") -> None:
+def _lines(report: "Report") -> Iterator[str]:
     for finding in report.findings.values():
-        say(paint(f"wrong: {_sentence(finding)}", "red"))
-        say(f"  {finding.check.of}: {_ids(finding)}")
-        say(f"  to do: {finding.to_do}")
+        yield paint(f"wrong: {_sentence(finding)}", "red")
+        yield f"  {finding.check.of}: {_ids(finding)}"
+        yield f"  to do: {finding.to_do}"
     for note in report.notes:
-        say(f"note: {note}")
+        yield f"note: {note}"
     looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items()) or "the rules"
     nothing = "nothing is wrong" if report.is_done else "nothing is wrong so far"
     what = f"{len(report.findings)} of the checks found something" if report.findings else nothing
-    say(f"looked at {looked}: {what}")
+    yield f"looked at {looked}: {what}"
 
 
 def _sentence(finding: "Finding") -> str:
@@ -158,3 +177,53 @@ def _document(report: "Report") -> dict[str, object]:
         "stopped_at": None if report.is_done else str(report.place),
         "longest_step_seconds": round(report.longest_step, 3),
     }
+
+
+@verb(
+    "doctor",
+    "look at the database's settings and surroundings for what is amiss",
+    Arguments(CONFIG.add, {"limits": lambda args: _limits(args)}),
+    about="Look at the database and what surrounds it: its settings, what holds vacuum back, what is missing, clocks,"
+    " connections, leases, disk. Reads only.",
+    only_looks=True,
+)
+async def doctor(admin: "Admin", limits: "Limits") -> "list[Diagnosis]":
+    return await admin.adoctor(limits)
+
+
+@doctor.text
+def _(found: "list[Diagnosis]", args: argparse.Namespace) -> Iterator[str]:
+    from sendonce.compose import display_url
+
+    yield display_url(database_of(args))
+    for each in found:
+        yield f"  {paint(f'{each.level:<7}', _COLOURS[each.level])}  {each.name}: {each.sentence}"
+        if each.to_do:
+            yield f"           to do: {each.to_do}"
+
+
+@doctor.json
+def _(found: "list[Diagnosis]") -> object:
+    rows = [{"name": each.name, "level": each.level, "sentence": each.sentence, "to_do": each.to_do} for each in found]
+    return {"rows": rows}
+
+
+@doctor.code
+def _(found: "list[Diagnosis]") -> int:
+    return 1 if any(each.level == "problem" for each in found) else 0
+
+
+def _limits(args: argparse.Namespace) -> "Limits":
+    """Return what the settings here say of leases, sends and retention."""
+    import os
+
+    from sendonce.admin.doctor import Limits
+    from sendonce.config.load import find, load_limits, load_retention
+
+    def limits() -> Limits:
+        path = find(args.config, os.environ)
+        lease, timeout = load_limits(path, os.environ)
+        retention = load_retention(path, os.environ)
+        return Limits(lease, timeout, {stage.value: age for stage, age in retention.stages.items()})
+
+    return configured(limits)

@@ -3,34 +3,28 @@
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.parser import WrongUse
-from sendonce.cli.sending import add_sending, add_setting, channels_for, settings_for
+from sendonce.cli.context import channels_for, configured, settings_arguments, settings_for
+from sendonce.cli.verbs import argument, verb
 from sendonce.config.catalogue import RENAMED, TABLES
-from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from sendonce.config.model import Settings
+    from sendonce.config.setting import Setting
     from sendonce.engine.daemon import Parts
 
 
-def add(subparsers: "Subparsers") -> None:
-    """Enter the command and its options."""
-    parser = subparsers.add_parser(
-        "worker",
-        help=COMMANDS["worker"][1],
-        description="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
-    )
-    add_sending(parser)
+def _settings() -> "list[Setting]":
+    """The application first: --policy stands beside it."""
+    table = TABLES["worker"]
     of_database = (TABLES["database"]["listen_url"], TABLES["database"]["instance"])
-    for setting in (*TABLES["worker"].values(), *of_database, *TABLES["log"].values()):
-        if setting.key != "app":
-            add_setting(parser, setting)
-    parser.add_argument("--listen", action=_Renamed, help=argparse.SUPPRESS)
-    parser.add_argument("--until-idle", action="store_true", help="return when nothing is due now or in flight")
-    parser.add_argument("--verbose", action="store_true", help="also log every settled batch")
+    return [
+        table["app"],
+        *(each for each in table.values() if each.key != "app"),
+        *of_database,
+        *TABLES["log"].values(),
+    ]
 
 
 class _Renamed(argparse.Action):
@@ -41,20 +35,25 @@ class _Renamed(argparse.Action):
         parser.error(f"there is no option {name}; it is called {RENAMED[name]} now")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Work; 0 when it stopped as told."""
+@verb(
+    "worker",
+    "send what is due",
+    settings_arguments(_settings),
+    argument("--until-idle", action="store_true", help="return when nothing is due now or in flight"),
+    argument("--verbose", action="store_true", help="also log every settled batch"),
+    argument("--listen", action=_Renamed, help=argparse.SUPPRESS),
+    about="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
+    has_json=False,
+)
+def worker(args: argparse.Namespace, until_idle: bool, verbose: bool) -> None:
     from sendonce.compose import check_readable
     from sendonce.engine import daemon
 
     settings = settings_for(args)
-    try:
-        check_readable(settings.database)
-        parts = _parts(settings, until_idle=args.until_idle)
-    except ConfigError as error:
-        raise WrongUse(str(error)) from None
-    _log_to_stderr(settings.log.format, verbose=args.verbose)
+    configured(lambda: check_readable(settings.database))
+    parts = configured(lambda: _parts(settings, until_idle=until_idle))
+    _log_to_stderr(settings.log.format, verbose=verbose)
     _run_on_best_loop(daemon.run(parts))
-    return 0
 
 
 def _parts(settings: "Settings", *, until_idle: bool) -> "Parts":

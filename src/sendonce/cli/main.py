@@ -1,14 +1,14 @@
 """Run one command: parse, do, and turn whatever goes wrong into one sentence and an exit code."""
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
 from sendonce import __version__
-from sendonce.cli.commands import load
-from sendonce.cli.failures import CouldNotLook, OutputFailed, WrongUse
-from sendonce.cli.parser import build, wanted_command
+from sendonce.cli.output import CouldNotLook, OutputFailed, clean, say_json, scrub
+from sendonce.cli.parser import WrongUse, build, wanted_command
 from sendonce.errors import SendonceError
 
 DONE, FAILED, WRONG_USE, COULD_NOT_LOOK, INTERRUPTED = 0, 1, 2, 3, 130
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _ended(arguments)
         _flush()
     except KeyboardInterrupt:
+        _document(arguments, "interrupted", "interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         _abandon_output()
@@ -49,37 +50,46 @@ def _run(arguments: list[str]) -> int:
         return DONE
     if wanted is None:
         raise WrongUse("say what to do: sendonce COMMAND; see: sendonce --help")
-    return load(wanted).run(args)
+    code: int = args.run(args)
+    return code
 
 
 def _failed(error: Exception, arguments: list[str]) -> int:
-    if isinstance(error, WrongUse):
-        return _complain(str(error), arguments, WRONG_USE)
-    if os.environ.get("SENDONCE_DEBUG"):
+    """Say what went wrong on standard error, and with --json as a document on standard output too."""
+    sentence, code = str(error), _code_of(error)
+    if code == "unexpected":
+        first_line = (sentence.splitlines() or [""])[0][:300]
+        sentence = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+        sentence = f"unexpected error: {sentence}; run with SENDONCE_DEBUG=1 for the trace"
+    if os.environ.get("SENDONCE_DEBUG") and code != "wrong_use":
         import traceback
 
         _write("".join(traceback.format_exception(error)), arguments)
     if isinstance(error, OutputFailed):
         _abandon_output()
-    if isinstance(error, CouldNotLook):
-        return _complain(str(error), arguments, COULD_NOT_LOOK)
-    if isinstance(error, SendonceError | OutputFailed):
-        return _complain(str(error), arguments, FAILED)
-    first_line = (str(error).splitlines() or [""])[0][:300]
-    said = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
-    return _complain(f"unexpected error: {said}; run with SENDONCE_DEBUG=1 for the trace", arguments, FAILED)
-
-
-def _complain(sentence: str, arguments: list[str], code: int) -> int:
+    else:
+        _document(arguments, code, sentence)
     _write(f"sendonce: {sentence}\n", arguments)
-    return code
+    return {"wrong_use": WRONG_USE, "could_not_look": COULD_NOT_LOOK}.get(code, FAILED)
+
+
+def _code_of(error: Exception) -> str:
+    """not_found: the error's own name, for programs."""
+    if not isinstance(error, SendonceError | WrongUse | CouldNotLook | OutputFailed):
+        return "unexpected"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def _document(arguments: list[str], code: str, sentence: str) -> None:
+    if "--json" in arguments:
+        with suppress(OSError, OutputFailed):  # nobody reads it
+            say_json({"error": {"code": code, "message": scrub(sentence, arguments)}})
+            sys.stdout.flush()
 
 
 def _write(text: str, arguments: list[str]) -> None:
-    from sendonce.cli.secrets import scrub
-
     with suppress(OSError):  # nobody reads it
-        sys.stderr.write(scrub(text, arguments))
+        sys.stderr.write(clean(scrub(text, arguments)))
         sys.stderr.flush()
 
 

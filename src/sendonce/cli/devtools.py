@@ -1,25 +1,25 @@
-"""sendonce receive: a local receiver for trying things out."""
+"""sendonce receive and demo: try things out on one machine."""
 
 import argparse
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sendonce.cli.commands import COMMANDS, Subparsers
-from sendonce.cli.failures import WrongUse
+from sendonce.cli.context import configured, database_of
+from sendonce.cli.parser import Parser, WrongUse
+from sendonce.cli.verbs import Arguments, verb
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sendonce.cli.parser import Parser
     from sendonce.devtools.receive.desk import Tell
     from sendonce.devtools.receive.memory import Arrival
     from sendonce.devtools.receive.web import Verify
 
-DESCRIPTION = """Receives by HTTP, and by SMTP when told to, until SIGTERM or SIGINT: prints what arrives, verifies
+_RECEIVE = """Receives by HTTP, and by SMTP when told to, until SIGTERM or SIGINT: prints what arrives, verifies
 signatures, answers look-ups (GET /deliveries/TOKEN), and misbehaves as told. WHEN is a share such as 0.2 (one in five),
 first:3 (the first three) or each:1 (the first of each token); without it, always."""
 
-BEHAVIOURS = {
+_BEHAVIOURS = {
     "--fail": ("STATUS[:WHEN]", "turn requests away: 503, 503:0.2, 429:first:3"),
     "--retry-after": ("TIME", "say Retry-After to those that are turned away"),
     "--slow": ("TIME[:WHEN]", "wait before looking at a request; who hangs up meanwhile was not heard"),
@@ -28,16 +28,19 @@ BEHAVIOURS = {
     "--look-up-slow": ("TIME[:WHEN]", "wait before answering a look-up"),
     "--mail-fail": ("CODE[:WHEN]", "turn mails away: 451, 550:first:3"),
 }
-SOMETIMES = {
+_SOMETIMES = {
     "--drop": "close the connection without accepting",
     "--drop-after-accept": "accept, remember, and close the connection without an answer",
     "--twice": "answer twice",
 }
+_DEMO = """See it survive what it must survive, on SQLite: 60 orders of which 5 roll back; a receiver that is
+down, slow, loses answers, is busy and refuses some; and the worker killed while it sends: the next one asks the
+receiver about what was in flight before it sends anything again. Beside it a naive outbox in the same troubles; the
+receiver counts both. Takes less than half a minute, and keeps its database: sendonce-demo.db in the working directory,
+or the file that --database names."""
 
 
-def add(subparsers: "Subparsers") -> None:
-    """Enter the command and its options."""
-    parser = subparsers.add_parser("receive", help=COMMANDS["receive"][1], description=DESCRIPTION)
+def _add_receive(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8080, help="for HTTP; 0 is a free one (8080)")
     parser.add_argument("--smtp-port", type=_port, metavar="PORT", help="also receive mail here")
@@ -49,22 +52,18 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument("--forget", action="store_true", help="remember nothing: look-ups find nothing")
     parser.add_argument("--no-ids", action="store_true", help="answer without an id")
     parser.add_argument("--closed", action="store_true", help="refuse connections until control opens it")
-    _add_troubles(parser)
+    for option, (metavar, help) in _BEHAVIOURS.items():
+        parser.add_argument(option, metavar=metavar, help=help)
+    for option, help in _SOMETIMES.items():
+        parser.add_argument(option, nargs="?", const=True, metavar="WHEN", help=help)
     parser.add_argument("--keep", type=_count, default=100, metavar="N", help="keep so many of the last whole (100)")
     parser.add_argument("--verbose", action="store_true", help="show bodies too")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each")
     parser.add_argument("--quiet", action="store_true", help="print nothing of what arrives")
 
 
-def _add_troubles(parser: "Parser") -> None:
-    for option, (metavar, help) in BEHAVIOURS.items():
-        parser.add_argument(option, metavar=metavar, help=help)
-    for option, help in SOMETIMES.items():
-        parser.add_argument(option, nargs="?", const=True, metavar="WHEN", help=help)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Receive; 0 when it stopped as told."""
+@verb("receive", "receive locally, for trying things out", Arguments(_add_receive), about=_RECEIVE, has_json=False)
+def receive(args: argparse.Namespace) -> None:
     import asyncio
     from importlib.util import find_spec
 
@@ -76,11 +75,8 @@ def run(args: argparse.Namespace) -> int:
     from sendonce.devtools.receive.rules import Rules
     from sendonce.devtools.receive.service import Place, serve
 
-    try:
-        behaviour = changed(WELL, _settings(args))
-        verify = _verify(args.secret_file)
-    except ConfigError as error:
-        raise WrongUse(str(error)) from None
+    behaviour = configured(lambda: changed(WELL, _settings(args)))
+    verify = configured(lambda: _verify(args.secret_file))
     memory = Memory(args.keep)
     memory.be_forgetful(args.forget)
     desk = Desk(Rules(behaviour), memory, _teller(args))
@@ -92,12 +88,11 @@ def run(args: argparse.Namespace) -> int:
         is_closed=args.closed,
     )
     asyncio.run(serve(desk, place, verify=verify, announce=_announce))
-    return 0
 
 
 def _settings(args: argparse.Namespace) -> dict[str, object]:
     """The behaviour as options give it, under the names of the control document."""
-    names = [option.removeprefix("--").replace("-", "_") for option in (*BEHAVIOURS, *SOMETIMES)]
+    names = [option.removeprefix("--").replace("-", "_") for option in (*_BEHAVIOURS, *_SOMETIMES)]
     given: dict[str, Any] = {name: value for name in names if (value := getattr(args, name)) is not None}
     return {**given, "deduplicate": args.deduplicate, "ids": not args.no_ids}
 
@@ -151,3 +146,17 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+@verb("demo", "see it survive what it must survive, on SQLite", about=_DEMO, has_json=False)
+def demo(args: argparse.Namespace) -> None:
+    from sendonce.compose import is_sqlite, sqlite_path
+    from sendonce.devtools.demo.run import demonstrate
+
+    # The environment's database is somebody's own: only one that was named for this is used.
+    if getattr(args, "database", None) is None:
+        return demonstrate(None)
+    url = database_of(args)
+    if not is_sqlite(url):
+        raise WrongUse("the demonstration makes a SQLite database of its own; name a file, or leave --database out")
+    return demonstrate(sqlite_path(url))

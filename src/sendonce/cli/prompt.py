@@ -1,19 +1,43 @@
-"""How far a long command has come: one line on a terminal that is written anew; elsewhere a line now and then."""
+"""What a person at a terminal sees of a long command, and is asked before what is done to many or cannot be undone."""
 
 import sys
 import time
 from datetime import timedelta
 
+from sendonce.cli.output import clean
+from sendonce.cli.parser import WrongUse
 from sendonce.domain.durations import format_duration
 
 _BAR_WIDTH = 24
 _SAY_SECONDS = 5.0
 
 
+def check_terminal() -> None:
+    """WrongUse where there is nobody to ask."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise WrongUse("nobody can be asked here: count first with --dry-run, then add --yes")
+
+
+def agrees() -> bool:
+    """Return what the person answers."""
+    try:
+        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def agrees_by_number(amount: int) -> bool:
+    """Return whether the person types the number, which nobody does by mistake."""
+    try:
+        return input(f"type the number to go on [{amount}]: ").strip().replace(",", "") == str(amount)
+    except EOFError:
+        return False
+
+
 def progress(text: str) -> None:
     """Write the line anew, on a terminal only; an empty one takes it away."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{clean(text)}", end="", file=sys.stderr, flush=True)
 
 
 class Bar:
@@ -32,7 +56,7 @@ class Bar:
             progress(line)
         elif now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
-            print(line, file=sys.stderr, flush=True)
+            print(clean(line), file=sys.stderr, flush=True)
 
     def _line(self, part: float, done: int, text: str, seconds: float) -> str:
         filled = round(_BAR_WIDTH * part)
