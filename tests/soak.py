@@ -24,9 +24,9 @@ PARTS: dict[str, tuple[str, ...]] = {
     "load": ("-n", "2", "tests/load"),
     "killed": ("-n", "2", "tests/crash/test_killed.py", "tests/crash/test_bulk.py"),
     "bench": ("tests/benchmarks",),
-    "chaos-sqlite": ("tests/crash/test_chaos.py", "-k", "test_ten_minutes_on_sqlite"),
-    "chaos-operators": ("tests/crash/test_chaos.py", "-k", "test_ten_minutes_with_operators"),
-    "chaos-postgres": ("tests/crash/test_chaos.py", "-k", "test_an_hour_on_postgres"),
+    "chaos-sqlite": ("tests/crash/test_chaos.py", "-k", "test_chaos_for_ten_minutes_on_sqlite"),
+    "chaos-operators": ("tests/crash/test_chaos.py", "-k", "ten_minutes_with_operators"),
+    "chaos-postgres": ("tests/crash/test_chaos.py", "-k", "test_chaos_for_an_hour_on_postgres"),
 }
 Runner = Callable[[Sequence[str]], int]
 

@@ -12,14 +12,14 @@ WORKERS = 4
 WITHOUT = {"benchmarks"}
 
 
-def test_every_suite_has_a_budget_and_together_they_fit_into_a_run() -> None:
+def test_suite_has_a_budget_and_together_they_fit_into_a_run() -> None:
     suites = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
 
     assert suites - WITHOUT == set(BUDGETS)
     assert sum(BUDGETS.values()) <= RUN_SECONDS * WORKERS
 
 
-def test_a_suite_that_takes_too_long_is_named() -> None:
+def test_suite_that_takes_too_long_is_named() -> None:
     def report(nodeid: str, duration: float) -> Any:
         return SimpleNamespace(nodeid=nodeid, duration=duration)
 

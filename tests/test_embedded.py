@@ -55,7 +55,7 @@ class Held:
         return made
 
 
-async def test_it_sends_what_is_due_before_and_after_it_began(database: Database, config: Path) -> None:
+async def test_embedded_worker_sends_what_is_due_before_and_after_it_began(database: Database, config: Path) -> None:
     given_due_delivery(database)
     async with embedded_worker(url_of(database), config=config):
         await until_async(lambda: statuses(database) == {"Completed"}, "the first one")
@@ -67,9 +67,7 @@ async def test_it_sends_what_is_due_before_and_after_it_began(database: Database
     assert worker["stopped_at"] is not None
 
 
-async def test_at_its_end_it_finishes_what_is_in_flight_and_begins_nothing_more(
-    database: Database, config: Path
-) -> None:
+async def test_embedded_worker_finishes_what_is_in_flight_at_its_end(database: Database, config: Path) -> None:
     held = Held()
     given_due_delivery(database, to="held:a")
 
@@ -84,7 +82,7 @@ async def test_at_its_end_it_finishes_what_is_in_flight_and_begins_nothing_more(
     assert database.rows("leases") == []
 
 
-async def test_an_error_in_the_block_is_raised_when_the_worker_has_stopped(database: Database, config: Path) -> None:
+async def test_error_in_the_block_is_raised_when_the_worker_has_stopped(database: Database, config: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         async with embedded_worker(url_of(database), config=config):
             raise ZeroDivisionError
@@ -101,7 +99,7 @@ async def test_an_error_in_the_block_is_raised_when_the_worker_has_stopped(datab
         ("[no_such_table]\n", "no_such_table"),
     ],
 )
-async def test_wrong_settings_are_raised_before_the_block(tmp_path: Path, text: str, sentence: str) -> None:
+async def test_settings_that_are_wrong_are_raised_before_the_block(tmp_path: Path, text: str, sentence: str) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     await sendonce.migrate(url)
     wrong = tmp_path / "wrong.toml"
@@ -112,7 +110,7 @@ async def test_wrong_settings_are_raised_before_the_block(tmp_path: Path, text: 
             pytest.fail("it has begun")
 
 
-async def test_a_database_that_is_not_there_is_said_before_the_block(tmp_path: Path, config: Path) -> None:
+async def test_database_that_is_not_there_is_said_before_the_block(tmp_path: Path, config: Path) -> None:
     with pytest.raises(sendonce.StoreError, match="run: sendonce migrate"):
         async with embedded_worker(f"sqlite:///{tmp_path / 'none.db'}", config=config):
             pytest.fail("it has begun")
@@ -130,7 +128,7 @@ async def test_a_database_that_is_not_there_is_said_before_the_block(tmp_path: P
         ),
     ],
 )
-def test_who_waits_for_announcements_listens_where_the_settings_say(
+def test_notifications_are_listened_for_where_the_settings_say(
     settings: dict[str, str], addresses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a pooler no announcement comes, and nobody would notice: the worker polls."""
@@ -142,7 +140,7 @@ def test_who_waits_for_announcements_listens_where_the_settings_say(
     assert listening == addresses
 
 
-async def test_it_leaves_the_signals_to_the_application(database: Database, config: Path) -> None:
+async def test_embedded_worker_leaves_signals_to_the_application(database: Database, config: Path) -> None:
     heard: list[int] = []
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, heard.append, 1)
@@ -158,7 +156,7 @@ async def test_it_leaves_the_signals_to_the_application(database: Database, conf
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def test_two_of_them_side_by_side_send_each_once(database: Database, config: Path) -> None:
+async def test_embedded_workers_side_by_side_send_each_once(database: Database, config: Path) -> None:
     given_due_deliveries(database, 20)
     url = url_of(database)
 
@@ -169,7 +167,7 @@ async def test_two_of_them_side_by_side_send_each_once(database: Database, confi
     assert len(database.rows("workers")) == 2
 
 
-async def test_a_worker_that_fails_is_told_and_another_one_begins(
+async def test_worker_that_fails_is_told_and_another_one_begins(
     database: Database, config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with embedded_worker(url_of(database), config=config):
@@ -184,7 +182,7 @@ async def test_a_worker_that_fails_is_told_and_another_one_begins(
     assert {record.levelname for record in caplog.records if "has failed" in record.message} == {"ERROR"}
 
 
-async def test_the_pauses_between_workers_that_fail_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pauses_between_workers_that_fail_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     stop, begun = asyncio.Event(), asyncio.Event()
     begun.set()
     waited: list[float] = []

@@ -48,25 +48,25 @@ def span_of_default_policy() -> timedelta:
     return sum(waits, timedelta(0))
 
 
-def test_a_connection_is_dropped_before_servers_drop_it_and_leave_us_in_doubt() -> None:
+def test_connection_is_dropped_before_servers_drop_it_and_leave_us_in_doubt() -> None:
     assert dialling.KEEP_ALIVE_SECONDS < SERVERS_KEEP_ALIVE
     assert pool.IDLE_SECONDS < MAIL_SERVERS_KEEP_ALIVE / 2
 
 
-def test_an_audit_begins_before_what_was_on_its_way_for_longest() -> None:
+def test_audit_begins_before_what_was_on_its_way_for_longest() -> None:
     assert span_of_default_policy() < audit.LONGEST_WAY
     assert 2 * timedelta(days=1) < audit.LONGEST_WAY
     assert 0.5 < audit.SAFE_PART_OF_MEMORY < 1
 
 
-def test_an_audit_looks_back_over_transactions_longer_than_any_of_ours() -> None:
+def test_audit_looks_back_over_transactions_longer_than_any_of_ours() -> None:
     assert postgres_reconciling.LONGEST_TRANSACTION == sqlite_reconciling.LONGEST_TRANSACTION
     assert postgres_reconciling.LONGEST_TRANSACTION.total_seconds() > postgres_connection.CALL_SECONDS
     assert verify.SURELY.total_seconds() > postgres_connection.CALL_SECONDS
     assert verify.A_MOMENT < verify.SURELY
 
 
-def test_a_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dead() -> None:
+def test_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dead() -> None:
     assert records.ALIVE.total_seconds() > 5 * lease_keeper.BEAT_SECONDS
     assert records.ALIVE.total_seconds() > lease_keeper.BEAT_SECONDS + 2 * backoff.LONGEST_SECONDS
     # Who serves the gauges stops before another one begins, and they are read several times before they are stale.
@@ -74,23 +74,23 @@ def test_a_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dea
     assert gauges.STALE_SECONDS >= 3 * gauges.READ_SECONDS
 
 
-def test_what_a_dead_worker_held_is_taken_over_within_seconds() -> None:
+def test_lease_of_a_dead_worker_is_taken_over_within_seconds() -> None:
     rounds_a_second = 4
     assert 2 * rounds_a_second * lease_keeper.EXPIRE_LIMIT >= CONFIG.concurrency
 
 
-def test_a_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
+def test_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
     assert health.STUCK_SECONDS > postgres_connection.CALL_SECONDS + backoff.LONGEST_SECONDS
     assert health.STUCK_SECONDS > sqlite_connection.BUSY_SECONDS + backoff.LONGEST_SECONDS
     assert backoff.FIRST_SECONDS < backoff.LONGEST_SECONDS < records.ALIVE.total_seconds()
 
 
-def test_a_probe_has_its_answer_before_whoever_asks_gives_up() -> None:
+def test_probe_has_its_answer_before_whoever_asks_gives_up() -> None:
     assert metrics_server.LOOK_SECONDS < PROBE_SECONDS
     assert metrics_server.LOOK_SECONDS < door.VISIT_SECONDS
 
 
-def test_a_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:
+def test_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:
     lease, timeout = CONFIG.lease, DEFAULT_POLICY.timeout
     assert timeout + send_pool.MARGIN_SECONDS * S < lease
     assert send_pool.WATCH_SECONDS < send_pool.MARGIN_SECONDS
@@ -100,65 +100,65 @@ def test_a_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:
     assert lease < verifying.SPANS_OF_TIME["longest"]
 
 
-def test_the_time_of_a_mail_fits_into_a_lease() -> None:
+def test_timeout_of_a_mail_fits_into_a_lease() -> None:
     assert parse_duration(smtp_channel.POLICY["timeout"]) <= CONFIG.longest_send
 
 
-def test_the_answer_to_a_mails_last_byte_gets_a_good_part_of_its_time() -> None:
+def test_answer_to_a_mails_last_byte_gets_a_good_part_of_its_time() -> None:
     assert 0.5 <= smtp_channel.SHARE_BEFORE_FINAL <= 0.75
 
 
-def test_a_name_that_does_not_answer_costs_no_more_than_half_of_a_send() -> None:
+def test_name_that_does_not_answer_costs_no_more_than_half_of_a_send() -> None:
     assert DEFAULT_POLICY.timeout / 2 >= names.LONGEST_SECONDS * S
     assert names.MOMENT_SECONDS < names.LONGEST_SECONDS
     assert names.LASTING < names.AT_ONCE < CONFIG.concurrency
 
 
-def test_what_a_receiver_asks_for_is_never_more_than_a_day_and_no_more_than_the_policy_allows() -> None:
+def test_retry_after_is_bounded_by_a_day_and_by_the_policy() -> None:
     assert timedelta(seconds=LONGEST_RETRY_AFTER) == timedelta(days=1)
     assert DEFAULT_POLICY.retry_after_cap <= timedelta(seconds=LONGEST_RETRY_AFTER)
 
 
-def test_the_default_policy_goes_on_for_more_than_a_day_and_never_sleeps_through_a_recovery() -> None:
+def test_default_policy_goes_on_for_more_than_a_day_and_never_sleeps_through_a_recovery() -> None:
     assert span_of_default_policy() > timedelta(days=1)
     assert DEFAULT_POLICY.longest_delay > BREAKER_LONGEST
 
 
-def test_what_has_no_breaker_any_more_was_left_alone_for_longer_than_any_pause() -> None:
+def test_breaker_is_forgotten_only_after_longer_than_any_pause() -> None:
     assert parking.FORGET_SECONDS * S > BREAKER_LONGEST
     assert 10 * CONFIG.concurrency <= breakers.COUNTED
 
 
-def test_what_was_committed_behind_the_mark_waits_no_longer_than_a_poll() -> None:
+def test_event_committed_behind_the_mark_waits_no_longer_than_a_poll() -> None:
     assert CONFIG.poll >= orchestrating.FULL_SCAN_SECONDS * S
     assert orchestrating.PARK_LIMIT == holding.PARK_LIMIT
 
 
-def test_a_turn_of_retention_outlasts_its_longest_step() -> None:
+def test_turn_of_retention_outlasts_its_longest_step() -> None:
     assert retention.HOLD.total_seconds() > postgres_connection.CALL_SECONDS
     assert retention.HOLD < retention.LOOK_EVERY
     assert 0 < retention.SHARE < 0.2
 
 
-def test_an_alert_does_not_flicker_at_its_edge() -> None:
+def test_alert_does_not_flicker_at_its_edge() -> None:
     assert 0.5 < alerts.CALM < 1
     assert timedelta(seconds=gauges.READ_SECONDS) < alerts.LINGER
 
 
-def test_a_signature_is_good_for_longer_than_a_send_and_not_for_a_replay_next_day() -> None:
+def test_signature_is_good_for_longer_than_a_send_and_not_for_a_replay_next_day() -> None:
     assert DEFAULT_POLICY.timeout < signing.TOLERANCE <= timedelta(minutes=5)
     assert 24 <= signing.SHORTEST < signing.LONGEST
 
 
-def test_a_lease_id_fits_into_every_readers_number_and_is_not_met_twice() -> None:
+def test_lease_id_fits_into_every_readers_number_and_is_not_met_twice() -> None:
     assert 48 <= leases.ID_BITS <= 53
 
 
-def test_a_server_that_refuses_our_password_is_left_alone_for_longer_than_one_that_is_busy() -> None:
+def test_server_that_refuses_our_password_is_left_alone_for_longer_than_one_that_is_busy() -> None:
     assert pool.REST_SECONDS < pool.REST_AFTER_LOG_IN_SECONDS <= 60
 
 
-def test_a_provider_is_asked_well_before_it_forgets() -> None:
+def test_provider_is_asked_well_before_it_forgets() -> None:
     assert timedelta(minutes=30) <= mail_api._MARGIN
 
 

@@ -14,23 +14,23 @@ USE = Use(42, "signing")
 
 
 @pytest.mark.parametrize("keys", [[], [OLD], [NEW, OLD]], ids=["no key", "one key", "two keys"])
-def test_what_is_sealed_can_be_opened(keys: list[str]) -> None:
+def test_secret_that_is_encrypted_can_be_decrypted(keys: list[str]) -> None:
     assert SecretBox(keys).open(SecretBox(keys).seal(SECRET, USE), USE) == SECRET
 
 
-def test_with_a_key_the_secret_cannot_be_seen_in_what_is_stored() -> None:
+def test_secret_encrypted_with_a_key_cannot_be_seen_in_the_database() -> None:
     assert SECRET not in SecretBox([OLD]).seal(SECRET, USE)
     assert SecretBox([OLD]).seal(SECRET, USE) != SecretBox([OLD]).seal(SECRET, USE)
 
 
-def test_the_first_key_seals_and_every_key_opens() -> None:
+def test_keys_decrypt_all_and_the_first_one_encrypts() -> None:
     old, both, new = SecretBox([OLD]), SecretBox([NEW, OLD]), SecretBox([NEW])
 
     assert both.open(old.seal(SECRET, USE), USE) == SECRET
     assert new.open(both.seal(SECRET, USE), USE) == SECRET
 
 
-def test_what_was_stored_plain_is_still_read_when_a_key_is_there() -> None:
+def test_secret_stored_plain_is_still_read_when_a_key_is_there() -> None:
     assert SecretBox([OLD]).open(SecretBox().seal(SECRET, USE), USE) == SECRET
 
 
@@ -44,7 +44,7 @@ def test_what_was_stored_plain_is_still_read_when_a_key_is_there() -> None:
     ],
     ids=["no key", "another key", "cut", "not ours"],
 )
-def test_what_cannot_be_opened_says_what_to_do_and_nothing_of_the_secret(
+def test_secret_that_cannot_be_decrypted_says_what_to_do_and_hides_itself(
     stored: bytes, keys: list[str], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
@@ -55,7 +55,7 @@ def test_what_cannot_be_opened_says_what_to_do_and_nothing_of_the_secret(
 
 
 @pytest.mark.parametrize("key", ["short", OLD[:-5], "ü" * 44], ids=["short", "cut", "not ASCII"])
-def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
+def test_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError, match="made by: sendonce new-key") as caught:
         SecretBox([OLD, key])
 
@@ -63,7 +63,7 @@ def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
     assert OLD not in str(caught.value)
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encryption_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.fernet", None)
 
     for work in (new_key, lambda: SecretBox([OLD])):
@@ -79,7 +79,7 @@ def test_keys_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("use", [Use(4, "signing"), Use(421, "signing"), Use(42, "bearer"), Use(2, "signing")])
-def test_what_is_sealed_for_one_use_opens_for_no_other(use: Use) -> None:
+def test_secret_encrypted_for_one_use_opens_for_no_other(use: Use) -> None:
     stored = SecretBox([OLD]).seal(SECRET, USE)
 
     with pytest.raises(Misplaced, match="stored for another subscription or use; delete it and enter") as caught:
@@ -88,14 +88,14 @@ def test_what_is_sealed_for_one_use_opens_for_no_other(use: Use) -> None:
     assert "whsec" not in str(caught.value)
 
 
-def test_what_looks_like_the_mark_of_a_use_is_part_of_the_secret() -> None:
+def test_secret_that_looks_like_the_mark_of_a_use_is_kept_whole() -> None:
     stored = SecretBox([OLD]).seal(USE.mark + SECRET, USE)
 
     assert SecretBox([OLD]).open(stored, USE) == USE.mark + SECRET
 
 
 @pytest.mark.parametrize("secret", [SECRET, USE.mark + SECRET])
-def test_what_was_sealed_before_uses_were_written_down_still_opens(secret: bytes) -> None:
+def test_secret_encrypted_before_uses_were_recorded_still_opens(secret: bytes) -> None:
     """As the version before stored it: `sealed:` and the token of the secret alone."""
     stored = b"sealed:" + Fernet(OLD).encrypt(secret)
 

@@ -57,7 +57,9 @@ async def letter_of(store: Store, delivery_id: int) -> int:
     return letter.id
 
 
-async def test_it_shows_events_deliveries_attempts_and_why(database: Database, store: Store, acme: TenantAdmin) -> None:
+async def test_desk_shows_events_deliveries_attempts_and_why(
+    database: Database, store: Store, acme: TenantAdmin
+) -> None:
     delivery_id = await given(database, store, Delivered("n-1"))
     waiting = await given(database, store)
     delivery = await acme.adelivery(delivery_id)
@@ -75,7 +77,7 @@ async def test_it_shows_events_deliveries_attempts_and_why(database: Database, s
     assert len(await acme.aundelivered(before=waiting)) == 0
 
 
-async def test_a_dead_letter_is_listed_and_requeued(database: Database, store: Store, acme: TenantAdmin) -> None:
+async def test_dead_letter_is_listed_and_requeued(database: Database, store: Store, acme: TenantAdmin) -> None:
     delivery_id = await given(database, store, Refused("410"))
     [letter] = await acme.adead_letters(type="memo.created", reason=ReasonClass.REFUSED)
 
@@ -89,7 +91,7 @@ async def test_a_dead_letter_is_listed_and_requeued(database: Database, store: S
     assert (row["operator"], row["reason"]) == ("bob", "it is back")
 
 
-async def test_what_may_have_arrived_is_sent_again_only_on_purpose(
+async def test_delivery_in_doubt_is_sent_again_only_on_purpose(
     database: Database, store: Store, acme: TenantAdmin
 ) -> None:
     held = replace(POLICY, if_unsure=sendonce.IfUnsure.HOLD)
@@ -104,7 +106,7 @@ async def test_what_may_have_arrived_is_sent_again_only_on_purpose(
     assert reopened.may_repeat
 
 
-async def test_a_delivery_is_replayed_cancelled_discarded_and_attested(
+async def test_delivery_is_replayed_cancelled_discarded_and_attested(
     database: Database, store: Store, acme: TenantAdmin
 ) -> None:
     sent = await given(database, store, Delivered("n-1"))
@@ -125,7 +127,7 @@ async def test_a_delivery_is_replayed_cancelled_discarded_and_attested(
     assert set(kinds.values()) == {"ada"}
 
 
-async def test_what_failed_is_corrected(database: Database, store: Store, acme: TenantAdmin) -> None:
+async def test_dead_letter_is_corrected(database: Database, store: Store, acme: TenantAdmin) -> None:
     to = Email("nobody@example.com", subject="Hello", text="Dear Ada")
     event_id = given_event(database, tenant="acme", to=to)
     await settle_with(store, await given_lease(store), Refused("550"))
@@ -139,7 +141,7 @@ async def test_what_failed_is_corrected(database: Database, store: Store, acme: 
     assert (await acme.adelivery(old.id)).status is DeliveryState.DEAD_LETTERED
 
 
-async def test_a_request_is_shown_and_waited_for(database: Database, store: Store, acme: TenantAdmin) -> None:
+async def test_request_is_shown_and_waited_for(database: Database, store: Store, acme: TenantAdmin) -> None:
     with database.connection() as connection:
         made = Outbox().request(
             connection, "review.done", {}, key="r-1", subject="CL-1", version=1, required="null:a", tenant="acme"
@@ -153,7 +155,7 @@ async def test_a_request_is_shown_and_waited_for(database: Database, store: Stor
     assert await acme.arequest(made.request_id) == late
 
 
-async def test_a_subscription_is_added_with_a_secret_paused_resumed_and_removed(
+async def test_subscription_is_added_with_a_secret_paused_resumed_and_removed(
     database: Database, store: Store, acme: TenantAdmin
 ) -> None:
     added = await acme.aadd_subscription(
@@ -179,7 +181,7 @@ async def test_a_subscription_is_added_with_a_secret_paused_resumed_and_removed(
         await acme.aresume_subscription(subscription_id)
 
 
-async def test_a_subscription_is_changed_tested_and_gets_a_new_secret(
+async def test_subscription_is_changed_tested_and_gets_a_new_secret(
     database: Database, store: Store, acme: TenantAdmin
 ) -> None:
     added = await acme.aadd_subscription(types=["order.*"], to="https://hook.example/x", policy={"max_attempts": 5})
@@ -213,7 +215,7 @@ async def test_a_subscription_is_changed_tested_and_gets_a_new_secret(
         ({"types": ["*"], "to": "https://hook.example/", "secret": "guess me"}, ConfigError),
     ],
 )
-async def test_a_wrong_subscription_is_refused_and_nothing_is_written(
+async def test_subscription_that_is_invalid_is_refused_and_nothing_is_written(
     database: Database, acme: TenantAdmin, arguments: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -222,7 +224,7 @@ async def test_a_wrong_subscription_is_refused_and_nothing_is_written(
     assert database.rows("subscriptions") == []
 
 
-async def test_a_change_that_is_half_wrong_changes_nothing(database: Database, acme: TenantAdmin) -> None:
+async def test_change_that_is_half_wrong_changes_nothing(database: Database, acme: TenantAdmin) -> None:
     added = await acme.aadd_subscription(types=["order.*"], to="null:a")
 
     with pytest.raises(ConfigError):
@@ -265,7 +267,7 @@ WITH_A_REQUEST: dict[str, Touch] = {
 }
 
 
-async def test_a_tenant_neither_sees_nor_touches_what_is_anothers(
+async def test_tenant_neither_sees_nor_touches_what_is_anothers(
     database: Database, store: Store, admin: Admin, acme: TenantAdmin
 ) -> None:
     delivery_id = await given(database, store, Refused("410"))
@@ -305,7 +307,7 @@ async def test_a_tenant_neither_sees_nor_touches_what_is_anothers(
     assert {name: database.rows(name) for name in before} == before
 
 
-async def test_one_that_is_anothers_spoils_the_whole_call(database: Database, store: Store, admin: Admin) -> None:
+async def test_row_of_another_tenant_spoils_the_whole_call(database: Database, store: Store, admin: Admin) -> None:
     mine = await letter_of(store, await given(database, store, Refused("410")))
     theirs = await letter_of(store, await given(database, store, Refused("410"), tenant="globex"))
 
@@ -315,7 +317,7 @@ async def test_one_that_is_anothers_spoils_the_whole_call(database: Database, st
     assert len(await admin.adead_letters()) == 2
 
 
-async def test_a_tenant_is_told_nothing_about_others_or_about_who_runs_the_service(
+async def test_tenant_is_told_nothing_about_others_or_about_who_runs_the_service(
     database: Database, store: Store, admin: Admin, acme: TenantAdmin
 ) -> None:
     forbidden = "it leads to a network that is not open; an operator can open it with SENDONCE_ALLOW_NETWORKS"
@@ -338,7 +340,7 @@ async def test_a_tenant_is_told_nothing_about_others_or_about_who_runs_the_servi
     assert (await admin.aattempts_of(moved))[0].error_message == forbidden
 
 
-async def test_a_tenant_is_not_told_how_many_others_wait(database: Database, store: Store, admin: Admin) -> None:
+async def test_tenant_is_not_told_how_many_others_wait(database: Database, store: Store, admin: Admin) -> None:
     delivery = replace(await admin.adelivery(await given(database, store)), next_attempt_at=None, parked_on="place:a")
     known = Known(now=database.now(), delivery=delivery, token="", address="a", room=Room(name="place:a", waiting=42))
 
@@ -350,7 +352,7 @@ async def test_a_tenant_is_not_told_how_many_others_wait(database: Database, sto
     assert tell(unnamed.for_tenant()).whereabouts[-1] == "it waits for its turn"
 
 
-async def test_a_desk_without_a_tenant_sees_them_all(database: Database, store: Store, admin: Admin) -> None:
+async def test_desk_without_a_tenant_sees_them_all(database: Database, store: Store, admin: Admin) -> None:
     for tenant in ("acme", "globex", ""):
         await given(database, store, tenant=tenant)
 
@@ -360,7 +362,7 @@ async def test_a_desk_without_a_tenant_sees_them_all(database: Database, store: 
             admin.for_tenant(nobody)  # type: ignore[arg-type]
 
 
-async def test_a_database_that_is_not_there_is_said_before_the_block(tmp_path: Any) -> None:
+async def test_database_that_is_not_there_is_said_before_the_block(tmp_path: Any) -> None:
     with pytest.raises(sendonce.StoreError, match="run: sendonce migrate"):
         async with sendonce.Admin.aopen(f"sqlite:///{tmp_path / 'none.db'}", operator="ada"):
             pytest.fail("it was opened")

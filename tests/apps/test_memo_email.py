@@ -47,7 +47,7 @@ def commands(readme: str) -> list[str]:
     return typed[1:]
 
 
-def test_the_readmes_commands_work_in_their_order(tmp_path: Path) -> None:
+def test_readmes_commands_work_in_their_order(tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     said: list[str] = []
@@ -92,7 +92,7 @@ def test_the_readmes_commands_work_in_their_order(tmp_path: Path) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_memo_that_is_not_right_is_refused_with_a_sentence(
+def test_memo_that_is_not_right_is_refused_with_a_sentence(
     service: Service, change: dict[str, object], named: str
 ) -> None:
     answer = service.post("/memos", {**JSON, **change, "department_code": "NONE"})
@@ -101,7 +101,7 @@ def test_a_memo_that_is_not_right_is_refused_with_a_sentence(
     assert named in answer.body["error"]
 
 
-def test_what_is_not_there_is_said_not_to_be_there(service: Service) -> None:
+def test_missing_memo_is_answered_with_404(service: Service) -> None:
     for path in ("/memos/", "/mails/"):
         answer = service.get(f"{path}{uuid4()}")
         assert (answer.status, answer.body["error"][:11]) == (404, "there is no")
@@ -111,7 +111,7 @@ def test_what_is_not_there_is_said_not_to_be_there(service: Service) -> None:
 
 
 @pytest.mark.parametrize("path", ["/memos/{}", "/mails/{}"])
-def test_while_the_database_is_away_it_is_said_to_be(path: str) -> None:
+def test_database_outage_is_answered_with_503(path: str) -> None:
     app = build("postgresql://memos@127.0.0.1:1/memos")
     app.state.engine = async_engine("postgresql://memos@127.0.0.1:1/memos")
 
@@ -120,7 +120,7 @@ def test_while_the_database_is_away_it_is_said_to_be(path: str) -> None:
     assert (answer.status, answer.headers["retry-after"]) == (503, "2")
 
 
-def test_a_memo_that_is_written_but_cannot_be_shown_is_not_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memo_that_is_written_but_cannot_be_shown_is_not_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def written(*_: object) -> tuple[UUID, bool]:
         return uuid4(), True
 
@@ -134,7 +134,7 @@ def test_a_memo_that_is_written_but_cannot_be_shown_is_not_to_be_sent_again(monk
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_in_earnest_it_begins_as_the_readme_says() -> None:
+def test_application_starts_with_the_commands_of_its_readme() -> None:
     earnest = README.partition("## In earnest")[2]
     exported = re.findall(r"^\$ export (.*)$", earnest, re.MULTILINE)
     environment = dict(word.split("=", 1) for line in exported for word in shlex.split(line))
@@ -144,7 +144,7 @@ def test_in_earnest_it_begins_as_the_readme_says() -> None:
     assert {"mailto", "chat"} <= set(channels.settings())
 
 
-def test_a_page_of_memos_goes_on_where_the_last_one_ended(service: Service) -> None:
+def test_page_of_memos_goes_on_where_the_last_one_ended(service: Service) -> None:
     for _ in range(3):
         service.post("/memos", {**JSON, "memo_number_prefix": "PAGE"})
 
@@ -156,7 +156,7 @@ def test_a_page_of_memos_goes_on_where_the_last_one_ended(service: Service) -> N
 
 @pytest.mark.more
 @pytest.mark.timeout(180)
-def test_nobody_can_bring_it_to_fail(service: Service) -> None:
+def test_api_never_fails_on_generated_requests(service: Service) -> None:
     answer = service.fuzz(examples=8)
 
     assert answer.returncode == 0, answer.stdout[-5000:]

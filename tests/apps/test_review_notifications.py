@@ -69,7 +69,7 @@ def service(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield service
 
 
-def test_the_readme_does_what_it_says(provider: Provider, tmp_path: Path) -> None:
+def test_readme_does_what_it_says(provider: Provider, tmp_path: Path) -> None:
     control = re.search(r"control http://(\S+)", provider.said)
     assert control is not None
     tried = TRIED.findall(README)
@@ -129,7 +129,9 @@ def _with(places: dict[str, str], command: str) -> str:
         ({"recipients": [{"address": "https://user:word@example.com/"}]}, "must not carry a user name or password"),
     ],
 )
-def test_bad_input_gets_4xx_with_a_sentence(service: Service, change: dict[str, object], sentence: str) -> None:
+def test_input_that_is_wrong_is_answered_with_4xx_and_a_sentence(
+    service: Service, change: dict[str, object], sentence: str
+) -> None:
     answer = service.post("/review-jobs", {**REVIEW, **change})
 
     assert answer.status == 422
@@ -137,7 +139,7 @@ def test_bad_input_gets_4xx_with_a_sentence(service: Service, change: dict[str, 
     assert service.get("/review-jobs?changelist_id=CL-1").body == []
 
 
-def test_what_is_not_there_is_404_and_what_cannot_be_read_is_4xx(service: Service) -> None:
+def test_request_for_a_missing_row_is_404_and_an_unreadable_one_4xx(service: Service) -> None:
     for path in ("/review-jobs/999999", "/review-jobs/999999?wait=1", "/review-jobs/999999/log", "/nowhere"):
         assert service.get(path).status == 404
     order = {"operator": "ada", "reason": "put right"}
@@ -155,7 +157,7 @@ def test_what_is_not_there_is_404_and_what_cannot_be_read_is_4xx(service: Servic
     assert service.post("/review-jobs/999999/retry", {"operator": "ada"}).status == 422, "a reason is required"
 
 
-def test_what_may_have_arrived_is_told_again_only_when_somebody_says_so(service: Service, provider: Provider) -> None:
+def test_delivery_in_doubt_is_sent_again_only_on_request(service: Service, provider: Provider) -> None:
     to = "unsure@example.com"
     provider.control(drop_after_accept="first:1", path=f"mailto:{to}")
     review = {**REVIEW, "changelist_id": "CL-2", "idempotency_key": "CL-2", "recipients": [{"address": to}]}
@@ -174,7 +176,7 @@ def test_what_may_have_arrived_is_told_again_only_when_somebody_says_so(service:
     assert provider.totals(f"mailto:{to}")["accepted"] == 2
 
 
-def test_a_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path / 'reviews.db'}"
     prepare(url, APP / "migrations")
     order = Retry(operator="ada", reason="put right")
@@ -200,7 +202,7 @@ def test_a_retry_that_another_was_faster_than_says_so(tmp_path: Path, monkeypatc
     asyncio.run(race())
 
 
-def test_a_version_that_must_be_asked_for_is_named_in_the_words_of_the_api(service: Service) -> None:
+def test_version_that_must_be_asked_for_is_named_in_the_words_of_the_api(service: Service) -> None:
     review = {**REVIEW, "changelist_id": "CL-9", "idempotency_key": "CL-9/1"}
     assert service.post("/review-jobs", review).status == 201
 
@@ -222,7 +224,7 @@ def test_a_version_that_must_be_asked_for_is_named_in_the_words_of_the_api(servi
     ],
     ids=["same job", "same version", "same version again", "lower version", "lower rerun", "higher version"],
 )
-async def test_R6_a_version_is_known_for_good_though_retention_has_removed_its_job(
+async def test_R6_version_is_known_for_good_though_retention_has_removed_its_job(
     reviews: Database, store: Store, change: dict[str, Any], sentence: str
 ) -> None:
     first = {**REVIEW, "review_version": 3}
@@ -277,7 +279,7 @@ async def store(reviews: Database) -> AsyncIterator[Store]:
     await reviews.close()
 
 
-def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Service) -> None:
+def test_log_shows_neither_recipients_nor_contents(service: Service) -> None:
     review = {**REVIEW, "changelist_id": "CL-3", "idempotency_key": "CL-3", "summary": "between us"}
     job_id = service.post("/review-jobs", review).body["id"]
     assert service.get(f"/review-jobs/{job_id}?wait=10").body["status"] == "succeeded"
@@ -288,7 +290,7 @@ def test_nobody_who_is_told_and_nothing_that_is_said_reaches_the_log(service: Se
 
 @pytest.mark.more
 @pytest.mark.timeout(180)
-def test_its_whole_description_can_be_tried_and_nothing_fails(service: Service) -> None:
+def test_api_never_fails_on_requests_from_its_own_schema(service: Service) -> None:
     fuzzed = service.fuzz("--exclude-checks", "unsupported_method", examples=8)
 
     assert fuzzed.returncode == 0, fuzzed.stdout

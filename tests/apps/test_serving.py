@@ -27,7 +27,7 @@ def said(folder: Path, *arguments: str, **environment: str) -> tuple[int, list[s
         (["--port", "0"], {"SENDONCE_WORKER_LEASE": "soon"}, r"webhooks: SENDONCE_WORKER_LEASE.+"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(
+def test_error_is_one_sentence(
     tmp_path: Path, arguments: list[str], environment: dict[str, str], sentence: str
 ) -> None:
     code, lines = said(tmp_path, *arguments, **environment)
@@ -37,7 +37,7 @@ def test_what_is_wrong_is_one_sentence(
     assert re.fullmatch(sentence, lines[0].strip())
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, lines = said(tmp_path, "--port", port)

@@ -64,7 +64,7 @@ class Walk:
         return json.loads(done.stdout) if done.stdout.strip() else None
 
 
-def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
+def test_readme_does_what_it_says(tmp_path: Path) -> None:
     with running("webhooks", tmp_path) as service:
         service.process.says("API key of globex")
         [key, other] = re.findall(r"shown this once: (key_\S+)", service.process.said)
@@ -120,7 +120,7 @@ def _follow(walk: Walk, provider: Provider) -> None:
     assert all(each["count"] == 1 for each in provider.messages().values())
 
 
-def test_a_tenant_never_sees_touches_or_receives_anothers(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_tenant_never_sees_touches_or_receives_anothers(webhooks: Webhooks, tenant: Tenant) -> None:
     other = webhooks.tenant()
     endpoint_id = tenant.endpoint(retry_limit=1)
     theirs = other.endpoint("b", "*")
@@ -156,7 +156,7 @@ def test_a_tenant_never_sees_touches_or_receives_anothers(webhooks: Webhooks, te
 
 
 @pytest.mark.parametrize("key", [None, "Bearer", "Bearer ", "Bearer key_guessed", "Basic YTpi", "Bearer \xe4"])
-def test_without_a_key_there_is_nothing_to_see(webhooks: Webhooks, key: str | None) -> None:
+def test_key_is_needed_to_see_anything(webhooks: Webhooks, key: str | None) -> None:
     assert webhooks.service is not None
     headers = {} if key is None else {"authorization": key}
 
@@ -166,7 +166,7 @@ def test_without_a_key_there_is_nothing_to_see(webhooks: Webhooks, key: str | No
     assert answers[0].body == {"error": "send your API key as: authorization: Bearer key_…"}
 
 
-def test_a_test_event_goes_to_its_endpoint_alone_and_says_what_it_is(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_test_event_goes_to_its_endpoint_alone_and_says_what_it_is(webhooks: Webhooks, tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint("one", "order.*")
     tenant.endpoint("two", "*")
 
@@ -181,7 +181,7 @@ def test_a_test_event_goes_to_its_endpoint_alone_and_says_what_it_is(webhooks: W
     assert headers["webhook-signature"].startswith("v1,")
 
 
-def test_after_a_rotation_both_secrets_sign_and_no_answer_shows_them_again(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_rotation_signs_with_both_secrets_and_shows_neither_again(webhooks: Webhooks, tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint()
     new = tenant.post(f"/endpoints/{endpoint_id}/rotate-secret")["secret"]
 
@@ -196,7 +196,7 @@ def test_after_a_rotation_both_secrets_sign_and_no_answer_shows_them_again(webho
     assert new not in webhooks.service.process.said
 
 
-def test_what_is_removed_is_gone_and_gets_nothing_more(tenant: Tenant) -> None:
+def test_endpoint_that_was_removed_gets_nothing_more(tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint()
 
     removed = tenant.call("DELETE", f"/endpoints/{endpoint_id}")
@@ -253,7 +253,9 @@ EVENT: dict[str, Any] = {"type": "order.paid", "key": "bad", "payload": {}}
         ("/dead-letters/requeue", {"ids": [2**63 - 1], "reason": "a"}, 404, "there is no dead letter"),
     ],
 )
-def test_bad_input_gets_a_sentence(tenant: Tenant, path: str, body: object, status: int, sentence: str) -> None:
+def test_input_that_is_wrong_is_answered_with_a_sentence(
+    tenant: Tenant, path: str, body: object, status: int, sentence: str
+) -> None:
     answer = tenant.call("POST", path, body)
 
     assert answer.status == status, answer
@@ -261,7 +263,7 @@ def test_bad_input_gets_a_sentence(tenant: Tenant, path: str, body: object, stat
     assert (tenant.get("/endpoints"), tenant.get("/undelivered")["deliveries"]) == ([], [])
 
 
-def test_a_key_used_for_something_else_is_a_conflict(tenant: Tenant) -> None:
+def test_key_used_for_something_else_is_a_conflict(tenant: Tenant) -> None:
     tenant.publish("order-1", payload={"order": 1})
 
     answer = tenant.call("POST", "/events", {"type": "order.paid", "key": "order-1", "payload": {"order": 2}})
@@ -270,7 +272,7 @@ def test_a_key_used_for_something_else_is_a_conflict(tenant: Tenant) -> None:
     assert answer.body == {"error": "the key was used before, for different content; use a key of its own"}
 
 
-def test_another_key_for_a_tenant_is_made_by_a_command(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_command_makes_another_key_for_a_tenant(webhooks: Webhooks, tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint()
 
     made = run(tenant.name, "--database", url_of(webhooks.database), program=("-m", "apps.webhooks.new_key"), cwd=ROOT)
@@ -281,7 +283,7 @@ def test_another_key_for_a_tenant_is_made_by_a_command(webhooks: Webhooks, tenan
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\x1bb", "two\nlines", "x" * 101])
-def test_a_name_that_is_none_gets_no_key(
+def test_name_that_is_none_gets_no_key(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["new_key", name, "--database", f"sqlite:///{tmp_path / 'webhooks.db'}"])
@@ -290,7 +292,7 @@ def test_a_name_that_is_none_gets_no_key(
     assert capsys.readouterr().err == "new_key: a tenant's name is one line of up to 100 characters, and not empty\n"
 
 
-def test_a_key_for_a_database_that_is_not_there_makes_none(
+def test_key_for_a_database_that_is_not_there_makes_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["new_key", "acme", "--database", f"sqlite:///{tmp_path / 'none.db'}"])
@@ -300,7 +302,7 @@ def test_a_key_for_a_database_that_is_not_there_makes_none(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_sent_to_an_address_without_an_endpoint_is_shown_too(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_delivery_to_an_address_without_an_endpoint_is_shown(webhooks: Webhooks, tenant: Tenant) -> None:
     event_id = webhooks.database.publish("order.paid", {}, key="direct", to="unknown:a", tenant=tenant.name)
 
     [row] = tenant.deliveries(event_id)
@@ -311,7 +313,7 @@ def test_what_was_sent_to_an_address_without_an_endpoint_is_shown_too(webhooks: 
     assert not [each for each in story["explanation"] if "sendonce " in each]
 
 
-def test_what_cannot_be_requeued_is_said_in_the_words_of_the_api(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_requeue_that_is_refused_is_explained_in_the_words_of_the_api(webhooks: Webhooks, tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint(retry_limit=1)
     tenant.behave(fail="503")
     tenant.post(f"/endpoints/{endpoint_id}/pause")
@@ -335,7 +337,7 @@ def test_what_cannot_be_requeued_is_said_in_the_words_of_the_api(webhooks: Webho
 
 @pytest.mark.more
 @pytest.mark.timeout(180)
-def test_no_input_makes_it_fail(webhooks: Webhooks) -> None:
+def test_api_never_fails_on_any_input(webhooks: Webhooks) -> None:
     assert webhooks.service is not None
     tenant = webhooks.tenant()
     tenant.endpoint()

@@ -43,7 +43,7 @@ def is_out(outcome: Outcome | None) -> bool:
 
 
 @pytest.mark.parametrize("inside", spellings.INSIDE)
-async def test_no_spelling_of_an_address_inside_is_dialled(webhook: Webhook, dialled: list[str], inside: str) -> None:
+async def test_address_inside_is_dialled_in_no_spelling(webhook: Webhook, dialled: list[str], inside: str) -> None:
     hosts = [*spellings.of_v4(inside), *(f"[{each}]" for each in spellings.in_v6(inside))]
 
     outcomes = {host: await sent(webhook, f"http://{host}:9/") for host in hosts}
@@ -52,14 +52,14 @@ async def test_no_spelling_of_an_address_inside_is_dialled(webhook: Webhook, dia
     assert dialled == []
 
 
-async def test_no_address_of_ipv6_that_is_not_public_is_dialled(webhook: Webhook, dialled: list[str]) -> None:
+async def test_ipv6_address_that_is_not_public_is_not_dialled(webhook: Webhook, dialled: list[str]) -> None:
     outcomes = {host: await sent(webhook, f"http://[{host}]:9/") for host in spellings.V6}
 
     assert [host for host, outcome in outcomes.items() if is_out(outcome)] == []
     assert dialled == []
 
 
-async def test_no_url_hides_an_address_inside(webhook: Webhook, dialled: list[str]) -> None:
+async def test_url_cannot_hide_an_address_inside(webhook: Webhook, dialled: list[str]) -> None:
     """With a server that would be reached, on the port that all of them mean."""
     seen = Seen()
     async with raw_server(seen.connected) as port:
@@ -72,7 +72,7 @@ async def test_no_url_hides_an_address_inside(webhook: Webhook, dialled: list[st
     assert (dialled, seen.connections) == ([], 0)
 
 
-async def test_a_name_inside_is_told_like_one_that_is_not_there(
+async def test_name_inside_is_told_like_one_that_is_not_there(
     names: NameServer, webhook: Webhook, dialled: list[str]
 ) -> None:
     """Else whoever enters URLs could list the names that there are inside."""
@@ -88,14 +88,14 @@ async def test_a_name_inside_is_told_like_one_that_is_not_there(
     assert dialled == []
 
 
-async def test_a_port_that_is_none_is_not_recorded() -> None:
+async def test_port_that_is_none_is_not_recorded() -> None:
     for port in ("65536", "99999999999", "-1", "8o", "\uff11\uff12\uff13", "80 ", "+80", "0x50", "8_0"):
         with pytest.raises(BadDestination):
             normalise(f"http://good.example:{port}/")
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"])
-async def test_a_proxy_cannot_be_brought_in_through_the_environment(
+async def test_proxy_cannot_be_brought_in_through_the_environment(
     names: NameServer, dialled: list[str], webhook: Webhook, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     proxy = Seen()

@@ -25,7 +25,7 @@ def rights(path: Path) -> str:
 
 
 @pytest.mark.usefixtures("careless")
-def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_database_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
 
     assert main(["migrate", f"--database=sqlite:///{path}"]) == 0
@@ -38,7 +38,7 @@ def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("careless")
-def test_the_rights_of_a_file_that_is_there_stay_as_somebody_chose_them(tmp_path: Path) -> None:
+def test_rights_of_a_file_that_is_there_stay_as_somebody_chose_them(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch(mode=0o660)
 
@@ -47,7 +47,7 @@ def test_the_rights_of_a_file_that_is_there_stay_as_somebody_chose_them(tmp_path
     assert rights(path) == "0o660"
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", f"--database=sqlite:///{tmp_path / 'none' / 'x.db'}"]) == 1
 
     assert len(capsys.readouterr().err.splitlines()) == 1

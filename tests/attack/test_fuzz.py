@@ -174,7 +174,7 @@ class Run:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_anything_is_read_or_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+def test_parser_reads_or_refuses_anything_in_one_sentence(name: str, tmp_path: Path) -> None:
     run = Run(name, tmp_path)
 
     run.run(FEW)
@@ -183,7 +183,7 @@ def test_anything_is_read_or_refused_in_one_sentence(name: str, tmp_path: Path) 
 
 
 @pytest.mark.soak
-def test_anything_is_read_or_refused_for_as_long_as_there_is_time(tmp_path: Path) -> None:
+def test_parser_reads_or_refuses_anything_for_long(tmp_path: Path) -> None:
     seconds, began, failures = float(os.environ.get("FUZZ_SECONDS", "120")), time.monotonic(), dict[str, str]()
     runs = {name: Run(name, tmp_path) for name in TARGETS}
     for name, run in runs.items():

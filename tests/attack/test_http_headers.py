@@ -68,7 +68,7 @@ def one_request(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("place", BREAKS)
-async def test_nothing_that_is_recorded_breaks_a_line(client: HttpClient, place: str) -> None:
+async def test_header_that_is_recorded_breaks_no_line(client: HttpClient, place: str) -> None:
     webhook, seen = Webhook(client), Seen()
     async with raw_server(seen.connected) as port:
         events = recorded(f"http://{HOST}:{port}/", evil(place))
@@ -83,7 +83,7 @@ async def test_nothing_that_is_recorded_breaks_a_line(client: HttpClient, place:
 
 
 @pytest.mark.parametrize("place", BREAKS)
-async def test_nothing_that_is_stored_breaks_a_line_either(client: HttpClient, place: str) -> None:
+async def test_header_that_is_stored_breaks_no_line(client: HttpClient, place: str) -> None:
     """Headers and secrets as somebody else may have put them into the database."""
     text, seen = evil(place), Seen()
     async with raw_server(seen.connected) as port:
@@ -97,7 +97,7 @@ async def test_nothing_that_is_stored_breaks_a_line_either(client: HttpClient, p
 
 
 @pytest.mark.parametrize("place", BREAKS)
-def test_no_setting_of_a_profile_breaks_a_line(place: str) -> None:
+def test_profile_settings_break_no_line(place: str) -> None:
     text = evil(place)
     settings: list[dict[str, Any]] = [
         {"bearer": text},
@@ -121,7 +121,7 @@ def test_no_setting_of_a_profile_breaks_a_line(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", BREAKS)
-async def test_an_id_that_a_receiver_gave_does_not_break_the_line_of_a_look_up(client: HttpClient, place: str) -> None:
+async def test_id_that_a_receiver_gave_does_not_break_the_line_of_a_look_up(client: HttpClient, place: str) -> None:
     """Their id comes back into a question only where it has the shape of one."""
     seen = Seen(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")
     async with raw_server(seen.connected) as port:

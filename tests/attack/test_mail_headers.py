@@ -77,7 +77,7 @@ def mails(text: str) -> dict[str, Email]:
 
 
 @pytest.mark.parametrize("place", BREAKS)
-async def test_one_mail_arrives_with_the_headers_that_were_meant(place: str) -> None:
+async def test_mail_arrives_with_the_headers_that_were_meant(place: str) -> None:
     made = mails(evil(place))
     for where, mail in made.items():
         wire = Wire()
@@ -104,7 +104,7 @@ async def test_one_mail_arrives_with_the_headers_that_were_meant(place: str) -> 
         assert {name for part in heads for name in part} <= HEADERS, where
 
 
-def test_which_places_take_a_broken_line_at_all() -> None:
+def test_headers_that_accept_a_broken_line_are_known() -> None:
     """Bodies do, and arrive with the same text; nothing that becomes a header does."""
     taken = {place for name in BREAKS if name not in _HARMLESS for place in mails(evil(name))}
 
@@ -115,7 +115,7 @@ _HARMLESS = {"CR LF in a percent's clothes", "CR LF when cut to bytes", "a lone 
 
 
 @pytest.mark.parametrize("place", sorted(_HARMLESS - {"a lone surrogate"}))
-def test_a_providers_mailbox_keeps_its_quotes(place: str) -> None:
+def test_providers_mailbox_keeps_its_quotes(place: str) -> None:
     sender = f'"{evil(place)}" <shop@example.com>'.replace('"><', "")
 
     written = as_mailbox(sender)

@@ -195,14 +195,14 @@ def outcome(roles: Roles, database: PostgresDatabase, role: str, statement: str,
             connection.rollback()
 
 
-def test_every_function_of_ours_is_called_by_a_statement_of_this_file(database: PostgresDatabase) -> None:
+def test_function_of_ours_is_called_by_a_statement_of_this_file(database: PostgresDatabase) -> None:
     ours = database.execute("select proname from pg_proc where pronamespace = 'public'::regnamespace")
 
     assert {name for (name,) in ours} == set(CALLS)
 
 
 @pytest.mark.parametrize(("schema", "path"), [("public", "public"), ("evil", "evil, public, pg_catalog")])
-def test_what_is_planted_is_never_called_by_a_function_of_ours(
+def test_functions_of_ours_never_call_a_planted_function(
     roles: Roles, database: PostgresDatabase, schema: str, path: str
 ) -> None:
     before = {name: outcome(roles, database, *call, path="public") for name, call in CALLS.items()}
@@ -218,7 +218,7 @@ def test_what_is_planted_is_never_called_by_a_function_of_ours(
     assert before["sendonce_altered"] == before["sendonce_blanked"] == []
 
 
-def test_who_reads_no_secrets_has_none_read_by_an_operator_of_their_own(
+def test_role_without_secrets_cannot_read_them_through_a_planted_operator(
     roles: Roles, database: PostgresDatabase
 ) -> None:
     """The very attack: `text || bigint` in a function that runs with its owner's rights."""
@@ -239,7 +239,7 @@ def test_who_reads_no_secrets_has_none_read_by_an_operator_of_their_own(
     assert database.execute("select parked_on from sendonce_deliveries where id = 6") == [("rate:1",)]
 
 
-def test_the_printed_rights_let_nobody_plant_anything(roles: Roles, database: PostgresDatabase) -> None:
+def test_printed_rights_let_nobody_plant_anything(roles: Roles, database: PostgresDatabase) -> None:
     roles.grant(database.url)
 
     for role in grants.ROLES:
@@ -249,7 +249,7 @@ def test_the_printed_rights_let_nobody_plant_anything(roles: Roles, database: Po
             )
 
 
-def test_every_function_looks_in_the_servers_own_schema_first(database: PostgresDatabase) -> None:
+def test_function_looks_in_the_servers_own_schema_first(database: PostgresDatabase) -> None:
     """But one, which names the schema of everything it calls: with a path of its own it would be slow."""
     found = database.execute(
         "select proname, proconfig, prosrc from pg_proc where pronamespace = 'public'::regnamespace order by proname"

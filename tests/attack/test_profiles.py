@@ -63,7 +63,7 @@ async def sent(client: HttpClient, seen: Seen, path: str) -> Outcome | None:
 
 
 @pytest.mark.parametrize("path", CLIMBING)
-async def test_no_spelling_of_dots_takes_the_secret_out_of_the_path(client: HttpClient, path: str) -> None:
+async def test_secret_stays_within_its_path_in_every_spelling_of_dots(client: HttpClient, path: str) -> None:
     seen = Seen()
 
     outcome = await sent(client, seen, path)
@@ -73,7 +73,7 @@ async def test_no_spelling_of_dots_takes_the_secret_out_of_the_path(client: Http
 
 
 @pytest.mark.parametrize("path", INSIDE)
-async def test_what_surely_stays_inside_is_sent(client: HttpClient, path: str) -> None:
+async def test_path_that_stays_inside_the_profile_is_sent(client: HttpClient, path: str) -> None:
     seen = Seen()
 
     outcome = await sent(client, seen, path)
@@ -110,7 +110,7 @@ def channels_with(client: HttpClient, port: int, *, for_subscriptions: bool) -> 
     return builtin(client=client, secret=SIGNING, profiles=[profile])
 
 
-async def test_a_subscription_below_a_profile_gets_none_of_its_secrets(client: HttpClient) -> None:
+async def test_subscription_below_a_profile_gets_none_of_its_secrets(client: HttpClient) -> None:
     """It is a webhook like any other: with what is its own, with the usual policy, and nobody is asked about it."""
     seen = Seen()
     async with raw_server(seen.connected) as port:
@@ -132,7 +132,7 @@ async def test_a_subscription_below_a_profile_gets_none_of_its_secrets(client: H
     assert policy.max_attempts == Policies().of(claim).max_attempts
 
 
-async def test_a_profile_can_be_opened_to_subscriptions(client: HttpClient) -> None:
+async def test_profile_can_be_opened_to_subscriptions(client: HttpClient) -> None:
     seen = Seen()
     async with raw_server(seen.connected) as port:
         channels = Channels()
@@ -147,7 +147,7 @@ async def test_a_profile_can_be_opened_to_subscriptions(client: HttpClient) -> N
     assert policy.max_attempts == 3
 
 
-async def test_an_own_channel_for_a_beginning_is_closed_to_subscriptions_as_well() -> None:
+async def test_own_channel_for_a_beginning_is_closed_to_subscriptions_as_well() -> None:
     channels = builtin()
 
     @channels.channel("https://runner.example/jobs/")

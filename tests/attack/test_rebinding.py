@@ -57,7 +57,7 @@ def _closing(seen: Seen) -> Connected:
     return connected
 
 
-async def test_a_name_that_turns_inside_is_refused_from_then_on(names: NameServer, dialled: list[str]) -> None:
+async def test_name_that_turns_inside_is_refused_from_then_on(names: NameServer, dialled: list[str]) -> None:
     names.says(NAME, [OUTSIDE], [INSIDE])
     async with street(names) as here:
         answers = [await here.post() for _ in range(3)]
@@ -67,7 +67,7 @@ async def test_a_name_that_turns_inside_is_refused_from_then_on(names: NameServe
     assert (dialled, len(here.outside.requests), here.inside.connections) == ([OUTSIDE], 1, 0)
 
 
-async def test_a_name_that_turns_inside_while_it_is_remembered_is_dialled_where_it_was_vetted(
+async def test_name_that_turns_inside_while_it_is_remembered_is_dialled_where_it_was_vetted(
     names: NameServer, dialled: list[str]
 ) -> None:
     names.ttl = 60
@@ -81,7 +81,7 @@ async def test_a_name_that_turns_inside_while_it_is_remembered_is_dialled_where_
 
 
 @pytest.mark.parametrize("order", [[OUTSIDE, INSIDE], [INSIDE, OUTSIDE], [INSIDE, "::1", OUTSIDE, "10.0.0.1"]])
-async def test_of_several_addresses_only_the_open_ones_are_dialled(
+async def test_addresses_that_are_closed_are_skipped_among_several(
     names: NameServer, dialled: list[str], order: list[str]
 ) -> None:
     names.says(NAME, order)
@@ -92,9 +92,7 @@ async def test_of_several_addresses_only_the_open_ones_are_dialled(
     assert (dialled, here.inside.connections) == ([OUTSIDE] * 4, 0)
 
 
-async def test_when_the_open_one_does_not_answer_the_closed_one_is_not_tried(
-    names: NameServer, dialled: list[str]
-) -> None:
+async def test_address_that_is_closed_is_no_fallback_for_an_open_one(names: NameServer, dialled: list[str]) -> None:
     """What happy eyeballs would do: on to the next address."""
     names.says(NAME, [OUTSIDE, INSIDE])
     async with street(names) as here:
@@ -108,7 +106,7 @@ async def test_when_the_open_one_does_not_answer_the_closed_one_is_not_tried(
 
 
 @pytest.mark.parametrize("inside", [INSIDE, "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
-async def test_another_name_that_leads_inside_is_refused(names: NameServer, dialled: list[str], inside: str) -> None:
+async def test_name_that_resolves_inside_is_refused(names: NameServer, dialled: list[str], inside: str) -> None:
     names.says(NAME, ["=metadata.internal", inside])
     async with street(names) as here:
         answered = await here.post()
@@ -117,7 +115,7 @@ async def test_another_name_that_leads_inside_is_refused(names: NameServer, dial
     assert (dialled, here.inside.connections) == ([], 0)
 
 
-async def test_a_look_up_address_that_turns_inside_is_not_asked(names: NameServer, dialled: list[str]) -> None:
+async def test_look_up_address_that_turns_inside_is_not_asked(names: NameServer, dialled: list[str]) -> None:
     """The bearer secret would go with the question."""
     names.says(NAME, [INSIDE])
     async with street(names) as here:
@@ -131,7 +129,7 @@ async def test_a_look_up_address_that_turns_inside_is_not_asked(names: NameServe
 
 @pytest.mark.parametrize("head", ["Location: {}", "Refresh: 0; url={}", 'Alt-Svc: h2="{}"', "Link: <{}>; rel=next"])
 @pytest.mark.parametrize("status", [301, 307, 308, 401, 421])
-async def test_no_answer_sends_us_elsewhere(names: NameServer, dialled: list[str], status: int, head: str) -> None:
+async def test_redirect_is_not_followed(names: NameServer, dialled: list[str], status: int, head: str) -> None:
     names.says(NAME, [OUTSIDE])
     async with street(names) as here:
         elsewhere = head.format(f"http://{INSIDE}:{here.port}/").encode()

@@ -58,7 +58,7 @@ def rights_of(roles: Roles) -> set[str]:
     return {f"{place}: {' '.join(sorted(rights))}".rstrip() for place, rights in found.items()}
 
 
-def test_M10_every_role_has_exactly_the_rights_that_are_written_down(roles: Roles) -> None:
+def test_M10_role_has_exactly_the_rights_that_are_written_down(roles: Roles) -> None:
     expected = set(EXPECTED.read_text().splitlines())
 
     held = rights_of(roles)

@@ -52,7 +52,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", SECRET_SETTINGS)
-def test_no_setting_that_is_secret_is_ever_said(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secret_settings_are_never_shown(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
     table, _, key = setting.partition(".")
     name = f"{table}.shop" if table in ("http", "apprise") else table
     said = ""
@@ -73,7 +73,7 @@ def test_no_setting_that_is_secret_is_ever_said(setting: str, capsys: pytest.Cap
 
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("way", ["option", "variable", "file"])
-def test_no_password_of_a_database_is_ever_said(
+def test_database_password_is_never_shown(
     address: str, way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, options = address.format(MARK), []
@@ -90,7 +90,7 @@ def test_no_password_of_a_database_is_ever_said(
     assert MARK not in "".join(capsys.readouterr())
 
 
-def test_no_option_wants_a_secret_as_a_word() -> None:
+def test_options_take_no_secret_as_a_word() -> None:
     """What stands in a command line stands in the process list. --header says where a secret one belongs."""
     wanting = {
         option: action
@@ -139,7 +139,7 @@ def echo() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_worker_in_every_trouble_tells_no_secret(
+def test_worker_in_every_trouble_tells_no_secret(
     sqlite: SqliteDatabase, echo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listen, signing = f"127.0.0.1:{free_port()}", new_secret()

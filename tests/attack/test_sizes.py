@@ -38,7 +38,7 @@ PAYLOADS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("kind", PAYLOADS)
-def test_a_payload_that_is_too_much_is_refused_and_the_transaction_goes_on(database: Database, kind: str) -> None:
+def test_payload_that_is_too_much_is_refused_and_the_transaction_goes_on(database: Database, kind: str) -> None:
     payload = PAYLOADS[kind]()
 
     with database.connection() as connection:
@@ -63,7 +63,7 @@ def test_a_payload_that_is_too_much_is_refused_and_the_transaction_goes_on(datab
     ],
     ids=["text", "attachments", "subject", "address", "one of two"],
 )
-def test_a_destination_that_is_too_much_is_refused_whole(database: Database, make: Callable[[], object]) -> None:
+def test_destination_that_is_too_much_is_refused_whole(database: Database, make: Callable[[], object]) -> None:
     with database.connection() as connection, pytest.raises(SendonceError) as caught:
         Outbox().publish(connection, "a.b", {}, key="k", to=make())  # type: ignore[arg-type]
 
@@ -122,7 +122,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_that_is_too_much_is_one_sentence(
+def test_file_that_is_too_much_is_one_sentence(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words, text = FILES[kind]

@@ -43,7 +43,7 @@ def tables_of(database: Database) -> list[Any]:
 
 
 @pytest.mark.parametrize("parameter", publish_parameters())
-def test_what_is_published_is_stored_as_it_is_or_refused(database: Database, parameter: str) -> None:
+def test_text_that_is_published_is_stored_as_it_is_or_refused(database: Database, parameter: str) -> None:
     before = tables_of(database)
     for kind, text in TEXTS.items():
         given: dict[str, Any] = {"type": "a.b", "payload": {"a": 1}, "key": kind, "to": "null:a", parameter: text}
@@ -74,7 +74,7 @@ def _refused(connection: Any, given: dict[str, Any]) -> str:
 ENTRIES = list(cli_entries())
 
 
-def test_the_entry_points_are_found() -> None:
+def test_entry_points_are_found() -> None:
     found = {(*entry.command, entry.name) for entry in ENTRIES}
 
     assert found >= {
@@ -89,7 +89,7 @@ def test_the_entry_points_are_found() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [ALL_IN_ONE, TEXTS["NUL"]], ids=["all in one", "NUL"])
-def test_no_option_of_the_command_line_is_taken_for_sql(
+def test_options_of_the_command_line_are_never_taken_for_sql(
     database: Database, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def test_retry_after_as_a_date_without_a_zone_is_in_utc_wherever_we_are(
 
 
 @pytest.mark.parametrize("retry_after", [None, timedelta(0), timedelta(seconds=7)])
-def test_every_status_means_what_the_table_says(retry_after: timedelta | None) -> None:
+def test_status_means_what_the_table_says(retry_after: timedelta | None) -> None:
     for status in range(100, 1000):
         row = http_answer(status, asks_to_wait=retry_after is not None)
         outcome = outcome_of_status(status, retry_after, "said")

@@ -68,7 +68,7 @@ class TestAppriseInTrouble(ChannelContract):
             yield channel, a_message()
 
 
-async def test_M15_a_message_reaches_its_address_through_a_service_of_apprise(receiver: Receiver) -> None:
+async def test_M15_message_reaches_its_address_through_a_service_of_apprise(receiver: Receiver) -> None:
     async with serving(url_of(receiver)) as channel:
         outcome = await channel.send(a_message(payload='{"title": "Shop", "text": "Grüße"}'), timeout=30)
 
@@ -81,7 +81,7 @@ async def test_M15_a_message_reaches_its_address_through_a_service_of_apprise(re
 
 
 @pytest.mark.parametrize("status", [302, 400, 404, 429, 500, 503])
-async def test_a_no_is_unknown_because_apprise_does_not_say_what_it_was(status: int) -> None:
+async def test_refusal_by_apprise_is_unknown_because_it_gives_no_reason(status: int) -> None:
     def answer(arrival: Arrival) -> web.Response:
         return web.Response(status=status)
 
@@ -93,7 +93,7 @@ async def test_a_no_is_unknown_because_apprise_does_not_say_what_it_was(status: 
     assert len(receiver.arrivals) == 1
 
 
-async def test_a_service_that_hangs_ends_in_time() -> None:
+async def test_service_that_hangs_ends_in_time() -> None:
     with Receiver(delay=30) as receiver:
         async with serving(url_of(receiver)) as channel:
             outcome = await channel.send(a_message(), timeout=0.5)
@@ -118,7 +118,7 @@ async def test_a_service_that_hangs_ends_in_time() -> None:
         "sms:" + "1" * 300,
     ],
 )
-async def test_an_address_that_could_mean_something_else_is_refused(receiver: Receiver, address: str) -> None:
+async def test_address_that_could_mean_something_else_is_refused(receiver: Receiver, address: str) -> None:
     async with serving(url_of(receiver)) as channel:
         outcome = await channel.send(a_message(address), timeout=30)
 
@@ -129,7 +129,7 @@ async def test_an_address_that_could_mean_something_else_is_refused(receiver: Re
 
 @pytest.mark.parametrize("address", ["user:password@127.0.0.2:9", "@evil.example", "#fragment", "a:b", "..a", "+1=2~3"])
 @pytest.mark.parametrize("rest", ["/to/{address}", "/to/{address}/end", "/to?:to={address}", "?:to={address}"])
-async def test_an_address_changes_neither_host_nor_credentials(receiver: Receiver, address: str, rest: str) -> None:
+async def test_address_changes_neither_host_nor_credentials(receiver: Receiver, address: str, rest: str) -> None:
     async with serving(url_of(receiver, rest)) as channel:
         outcome = await channel.send(a_message(f"sms:{address}"), timeout=30)
 
@@ -154,12 +154,12 @@ async def test_an_address_changes_neither_host_nor_credentials(receiver: Receive
         "json://127.0.0.1/{address}?retry=3",
     ],
 )
-def test_a_url_in_which_an_address_could_do_harm_is_refused(url: str) -> None:
+def test_url_in_which_an_address_could_do_harm_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="Apprise"):
         AppriseSettings(scheme="sms", url=url)
 
 
-def test_the_url_is_never_shown() -> None:
+def test_url_is_never_shown() -> None:
     settings = AppriseSettings(scheme="sms", url="json://user:hidden@127.0.0.1/{address}")
 
     assert "hidden" not in repr(settings)
@@ -184,11 +184,11 @@ async def test_apprise_logs_nobodys_address(receiver: Receiver, caplog: pytest.L
         ({"payload": '{"text": "hi", "title": 1}'}, ("", "hi")),
     ],
 )
-def test_which_words_are_sent(changes: dict[str, str], words: tuple[str, str]) -> None:
+def test_mail_parts_become_title_and_body(changes: dict[str, str], words: tuple[str, str]) -> None:
     assert words_of(a_message(**changes)) == words
 
 
-async def test_nothing_to_say_is_refused(receiver: Receiver) -> None:
+async def test_message_without_words_is_refused(receiver: Receiver) -> None:
     async with serving(url_of(receiver)) as channel:
         outcome = await channel.send(a_message(payload='{"text": " "}'), timeout=30)
 
@@ -196,7 +196,7 @@ async def test_nothing_to_say_is_refused(receiver: Receiver) -> None:
     assert receiver.arrivals == []
 
 
-async def test_a_no_is_held_for_a_person(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_refusal_by_apprise_is_held_for_a_person(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_due_delivery(sqlite, to="sms:+41791234567", payload={"text": "hi"})
     channels = Channels()
 

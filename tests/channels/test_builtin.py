@@ -35,7 +35,7 @@ async def sent(channels: Channels, seen: Seen) -> Outcome:
     return outcome
 
 
-def test_a_profile_serves_what_is_below_its_url() -> None:
+def test_profile_serves_what_is_below_its_url() -> None:
     channels = builtin(profiles=[RUNNER])
 
     assert isinstance(channels.find("https://runner.example/jobs/run"), HttpEndpoint)
@@ -45,7 +45,7 @@ def test_a_profile_serves_what_is_below_its_url() -> None:
     assert channels.settings()["https://runner.example/jobs/"] == {"max_attempts": 5}
 
 
-async def test_the_environment_says_which_networks_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_says_which_networks_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
     open_one, closed_one = Seen(), Seen()
     monkeypatch.setenv("SENDONCE_ALLOW_NETWORKS", "127.0.0.0/8")
     assert await sent(builtin(), open_one) == Delivered()
@@ -55,7 +55,7 @@ async def test_the_environment_says_which_networks_are_open(monkeypatch: pytest.
     assert (open_one.connections, closed_one.connections) == (1, 0)
 
 
-async def test_all_share_one_client_and_the_secret_signs() -> None:
+async def test_channels_share_one_client_and_the_secret_signs() -> None:
     seen = Seen()
     client = HttpClient(Guard.parse("127.0.0.0/8"))
 
@@ -63,7 +63,7 @@ async def test_all_share_one_client_and_the_secret_signs() -> None:
     assert seen.headers()["webhook-signature"].startswith("v1,")
 
 
-def test_a_network_that_is_none_is_found_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_that_is_none_is_found_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENDONCE_ALLOW_NETWORKS", "localhost")
 
     with pytest.raises(ConfigError, match="SENDONCE_ALLOW_NETWORKS"):

@@ -49,7 +49,7 @@ async def post(client: HttpClient, port: int, *, body: bytes = b"{}", timeout: f
 
 
 class TestConnectionsKeptOpen:
-    async def test_one_connection_serves_many_requests(self, client: HttpClient) -> None:
+    async def test_connection_serves_many_requests(self, client: HttpClient) -> None:
         seen = Seen(OK)
         async with raw_server(seen.connected) as port:
             answers = [await post(client, port) for _ in range(5)]
@@ -57,7 +57,7 @@ class TestConnectionsKeptOpen:
         assert all(isinstance(answer, Answer) and answer.text == "ok" for answer in answers)
         assert seen.connections == 1
 
-    async def test_a_post_on_a_connection_that_breaks_is_not_sent_again(self, client: HttpClient) -> None:
+    async def test_post_on_a_connection_that_breaks_is_not_sent_again(self, client: HttpClient) -> None:
         """The server takes the second request and drops it: a silent retry would make it three."""
         requests: list[bytes] = []
 
@@ -75,7 +75,7 @@ class TestConnectionsKeptOpen:
         assert len(requests) == 2
 
     @pytest.mark.parametrize("body", [b"", b"{}", b"x" * 3_000_000])
-    async def test_a_connection_that_is_found_broken_when_writing_took_nothing(
+    async def test_connection_that_is_found_broken_when_writing_took_nothing(
         self, client: HttpClient, body: bytes
     ) -> None:
         """The server resets the kept connection; the loop is not told before the next request is written to it."""
@@ -100,17 +100,17 @@ class TestConnectionsKeptOpen:
 
 
 class TestTimeouts:
-    async def test_the_whole_time_is_kept(self, client: HttpClient) -> None:
+    async def test_whole_time_is_kept(self, client: HttpClient) -> None:
         meant = Lost("read_timeout", "no answer came in time")
         async with raw_server(silent) as port:
             assert meant == await running_out(lambda s: post(client, port, timeout=s), lambda said: said == meant)
 
-    async def test_connecting_ends_before_the_whole_time(self, client: HttpClient) -> None:
+    async def test_connect_timeout_ends_before_the_whole_timeout(self, client: HttpClient) -> None:
         meant = NotSent("connect_timeout", "no connection came about in time")
         async with never_accepting() as port:
             assert meant == await running_out(lambda s: post(client, port, timeout=s), lambda said: said == meant)
 
-    async def test_a_body_that_drips_does_not_take_longer(self, client: HttpClient) -> None:
+    async def test_body_that_drips_does_not_take_longer(self, client: HttpClient) -> None:
         """The status is known: what has come of the body is kept."""
 
         async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +126,7 @@ class TestTimeouts:
         assert isinstance(answered, Answer)
         assert (answered.status, answered.text) == (500, "slow")
 
-    async def test_a_body_too_large_to_write_at_once_that_nobody_reads_is_lost(self, client: HttpClient) -> None:
+    async def test_body_too_large_to_write_at_once_that_nobody_reads_is_lost(self, client: HttpClient) -> None:
         stop = asyncio.Event()
 
         async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -142,7 +142,7 @@ class TestTimeouts:
 
 
 class TestAnswers:
-    async def test_a_body_is_read_up_to_the_cap_in_as_many_parts_as_it_comes(self, client: HttpClient) -> None:
+    async def test_body_is_read_up_to_the_cap_in_as_many_parts_as_it_comes(self, client: HttpClient) -> None:
         async def in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n")
@@ -159,7 +159,7 @@ class TestAnswers:
         assert isinstance(long, Answer)
         assert (len(short.text), len(long.text)) == (2000, 3000)
 
-    async def test_an_answer_that_comes_before_the_body_is_written_counts(self, client: HttpClient) -> None:
+    async def test_answer_that_comes_before_the_body_is_written_counts(self, client: HttpClient) -> None:
         async def too_large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
@@ -172,7 +172,7 @@ class TestAnswers:
         assert isinstance(answered, Answer)
         assert answered.status == 413
 
-    async def test_what_is_compressed_is_not_unpacked(self, client: HttpClient) -> None:
+    async def test_response_that_is_compressed_is_not_unpacked(self, client: HttpClient) -> None:
         seen = Seen(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb")
         async with raw_server(seen.connected) as port:
             answered = await post(client, port)
@@ -180,7 +180,7 @@ class TestAnswers:
         assert isinstance(answered, Answer)
         assert answered.text == "bomb"
 
-    async def test_a_cookie_is_not_carried_to_the_next_request(self, client: HttpClient) -> None:
+    async def test_cookie_is_not_carried_to_the_next_request(self, client: HttpClient) -> None:
         seen = Seen(b"HTTP/1.1 200 OK\r\nSet-Cookie: session=1; Path=/\r\nContent-Length: 0\r\n\r\n")
         async with raw_server(seen.connected) as port:
             for _ in range(2):
@@ -193,7 +193,7 @@ class TestAnswers:
         "answer",
         [b"HTTP/1.1 abc Nonsense\r\n\r\n", b"HTTP/9.9\r\n\r\n", b"\x00\x01\x02\x03\r\n\r\n", b"HTTP/1.1 200 OK\r\nA"],
     )
-    async def test_what_is_not_http_is_lost(self, client: HttpClient, answer: bytes) -> None:
+    async def test_response_that_is_not_http_is_lost(self, client: HttpClient, answer: bytes) -> None:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)
             writer.write(answer)
@@ -204,9 +204,7 @@ class TestAnswers:
 
 
 class TestTls:
-    async def test_a_server_that_wants_our_certificate_and_gets_none_leaves_us_in_doubt(
-        self, client: HttpClient
-    ) -> None:
+    async def test_server_that_wants_our_certificate_and_gets_none_leaves_us_in_doubt(self, client: HttpClient) -> None:
         """With TLS 1.3 it says no when we have already written: it cannot be told from a reset."""
         demanding = server_context()
         demanding.verify_mode = ssl.CERT_REQUIRED
@@ -223,7 +221,7 @@ class TestTls:
         assert not seen.requests
 
 
-async def test_closing_twice_and_closing_what_was_never_open() -> None:
+async def test_client_may_be_closed_twice_or_unopened() -> None:
     client = HttpClient(Guard.parse("127.0.0.0/8"))
     await client.close()
     async with raw_server(Seen(OK).connected) as port:
@@ -265,7 +263,7 @@ def no_descriptor_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_worker_without_descriptors_charges_nobody_for_it(client: HttpClient) -> None:
+async def test_worker_without_descriptors_charges_nobody_for_it(client: HttpClient) -> None:
     """By address; by a name of the hosts file; and by mail."""
     async with channel_to(free_port()) as mails, raw_server(Seen(OK).connected) as port:
         await client.request("GET", f"http://localhost:{port}/", headers={}, timeout=30)
@@ -285,7 +283,7 @@ def _told(outcome: Outcome) -> tuple[object, object, object]:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL])
-async def test_whatever_our_machine_has_too_little_of_is_ours(
+async def test_shortage_of_this_machine_is_our_fault(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     async def lacking(*args: object) -> None:
@@ -299,7 +297,7 @@ async def test_whatever_our_machine_has_too_little_of_is_ours(
     assert os.strerror(number) in answered.message
 
 
-async def test_what_may_have_gone_out_is_lost_whatever_our_machine_has_too_little_of(
+async def test_request_that_may_have_gone_out_is_lost_on_any_shortage(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived = asyncio.Event()

@@ -39,7 +39,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize("host", [host for hosts in FORBIDDEN.values() for host in hosts])
-def test_what_is_not_public_is_refused(host: str) -> None:
+def test_address_that_is_not_public_is_refused(host: str) -> None:
     assert not CLOSED.allows(host)
     with pytest.raises(ForbiddenAddress, match="SENDONCE_ALLOW_NETWORKS"):
         CLOSED.check(host)
@@ -50,12 +50,12 @@ def test_what_is_not_public_is_refused(host: str) -> None:
     ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.63.255.255", "100.128.0.1", "223.255.255.255",
      "2606:4700::1111", "2a00:1450:4001:81b::200e", "64:ff9b::1.1.1.1", "::ffff:8.8.8.8"],
 )  # fmt: skip
-def test_what_is_public_is_allowed(host: str) -> None:
+def test_address_that_is_public_is_allowed(host: str) -> None:
     assert CLOSED.allows(host)
 
 
 @given(st.ip_addresses(v=4))
-def test_an_ipv4_address_in_an_ipv6_one_is_judged_as_itself(address: object) -> None:
+def test_ipv4_address_in_an_ipv6_one_is_judged_as_itself(address: object) -> None:
     number = int(ip_address(str(address)))
 
     for prefix in ("::ffff:0:0", "64:ff9b::"):
@@ -65,7 +65,7 @@ def test_an_ipv4_address_in_an_ipv6_one_is_judged_as_itself(address: object) -> 
 
 
 class TestOpening:
-    def test_an_operator_opens_networks(self) -> None:
+    def test_operator_opens_networks(self) -> None:
         guard = Guard.parse(" 127.0.0.0/8, ::1/128,10.1.2.3 ,")
 
         assert [guard.allows(host) for host in ("127.9.9.9", "::1", "10.1.2.3", "::ffff:127.0.0.1")] == [True] * 4
@@ -81,25 +81,25 @@ class TestOpening:
             ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.2.3"),
         ],
     )
-    def test_an_ipv4_address_in_an_ipv6_one_is_opened_as_either(self, network: str, host: str, other: str) -> None:
+    def test_ipv4_address_in_an_ipv6_one_is_opened_as_either(self, network: str, host: str, other: str) -> None:
         guard = Guard.parse(network)
 
         assert guard.allows(host)
         assert not guard.allows(other)
 
-    def test_it_is_read_from_the_environment(self) -> None:
+    def test_networks_are_read_from_the_environment(self) -> None:
         assert Guard.from_environment({"SENDONCE_ALLOW_NETWORKS": "192.168.0.0/16"}).allows("192.168.3.4")
         assert not Guard.from_environment({}).allows("192.168.3.4")
 
     @pytest.mark.parametrize("text", ["localhost", "127.0.0.1/33", "127.0.0.1/8", "10.0.0.0/8;::1/128", "*"])
-    def test_a_mistake_is_named(self, text: str) -> None:
+    def test_mistake_is_named(self, text: str) -> None:
         with pytest.raises(ConfigError) as caught:
             Guard.from_environment({"SENDONCE_ALLOW_NETWORKS": text})
 
         assert str(caught.value).startswith("SENDONCE_ALLOW_NETWORKS holds networks with commas between them: ")
         assert f"{text!r} is not a network; write it like 1" in str(caught.value)
 
-    def test_an_address_with_the_length_of_its_network_is_corrected(self) -> None:
+    def test_address_with_the_length_of_its_network_is_corrected(self) -> None:
         with pytest.raises(ConfigError, match=r"write it like 127\.0\.0\.0/8$"):
             Guard.parse("127.0.0.1/8")
 
@@ -130,7 +130,7 @@ async def resolver(names: NameServer) -> AsyncIterator[Resolver]:
 
 
 class TestNames:
-    async def test_a_name_gives_only_what_may_be_dialled(self, names: NameServer, resolver: Resolver) -> None:
+    async def test_name_gives_only_what_may_be_dialled(self, names: NameServer, resolver: Resolver) -> None:
         names.says("both.example", ["10.0.0.1", "1.1.1.1", "::1", "2606:4700::1111"])
 
         found = await resolver.resolve("both.example", 443)
@@ -138,13 +138,13 @@ class TestNames:
         assert {each["host"] for each in found} == {"1.1.1.1", "2606:4700::1111"}
         assert {(each["hostname"], each["port"]) for each in found} == {("both.example", 443)}
 
-    async def test_a_name_that_leads_inside_is_refused(self, names: NameServer, resolver: Resolver) -> None:
+    async def test_name_that_leads_inside_is_refused(self, names: NameServer, resolver: Resolver) -> None:
         names.says("metadata.example", ["169.254.169.254"])
 
         with pytest.raises(ForbiddenName):
             await resolver.resolve("metadata.example", 80)
 
-    async def test_a_name_that_changes_is_vetted_each_time(self, names: NameServer, resolver: Resolver) -> None:
+    async def test_name_that_changes_is_vetted_each_time(self, names: NameServer, resolver: Resolver) -> None:
         names.says("rebinding.example", ["1.1.1.1"], ["127.0.0.1"])
 
         await resolver.resolve("rebinding.example", 80)
@@ -169,7 +169,7 @@ class TestDialling:
          "127.1", "127.0.1", "127.0.0.1.", "0.0.0", "0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::]",
          "①②⑦.⓪.⓪.①", "127。0。0。1", "127%2e0%2e0%2e1"],
     )  # fmt: skip
-    async def test_no_spelling_reaches_this_machine(self, closed: HttpClient, host: str) -> None:
+    async def test_address_reaches_this_machine_in_no_spelling(self, closed: HttpClient, host: str) -> None:
         seen = Seen()
         async with raw_server(seen.connected) as port:
             answered = await closed.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=30)
@@ -187,7 +187,7 @@ class TestDialling:
         assert isinstance(answered, Forbidden)
         assert seen.connections == 0
 
-    async def test_a_name_that_turns_inside_between_look_and_dial_is_not_dialled(
+    async def test_name_that_turns_inside_between_look_and_dial_is_not_dialled(
         self, closed: HttpClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def unvetted(self: Resolver, host: str, port: int = 0, family: int = 0) -> list[dict[str, object]]:
@@ -202,7 +202,7 @@ class TestDialling:
         assert seen.connections == 0
 
     @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
-    async def test_a_redirect_is_not_followed(self, status: str) -> None:
+    async def test_redirect_is_not_followed(self, status: str) -> None:
         inner = Seen()
         client = HttpClient(Guard.parse("127.0.0.0/8"))
         async with raw_server(inner.connected) as inside:
@@ -215,7 +215,7 @@ class TestDialling:
         assert answered.status == int(status[:3])
         assert inner.connections == 0
 
-    async def test_a_proxy_of_the_environment_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_proxy_of_the_environment_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         proxy, seen = Seen(), Seen()
         client = HttpClient(Guard.parse("127.0.0.0/8"))
         async with raw_server(proxy.connected) as proxy_port, raw_server(seen.connected) as port:
@@ -229,5 +229,5 @@ class TestDialling:
     @pytest.mark.parametrize(
         "url", ["http+unix://%2Ftmp%2Fsock/", "unix:///tmp/sock", "file:///etc/passwd", "ftp://a/"]
     )
-    async def test_nothing_but_http_is_dialled(self, closed: HttpClient, url: str) -> None:
+    async def test_scheme_other_than_http_is_not_dialled(self, closed: HttpClient, url: str) -> None:
         assert isinstance(await closed.request("POST", url, body=b"", headers={}, timeout=30), Forbidden)

@@ -82,7 +82,7 @@ class TestEndpointThatCannotBeAskedInTrouble(ChannelContract):
 
 
 class TestSending:
-    async def test_D2_the_event_is_posted_with_the_configured_secret(self, client: HttpClient) -> None:
+    async def test_D2_event_is_posted_with_the_configured_secret(self, client: HttpClient) -> None:
         seen, outcome = await self.sent(client, bearer=SECRET, headers={"X-Service": "shop"})
 
         assert outcome == Delivered()
@@ -91,7 +91,7 @@ class TestSending:
         assert seen.headers()["x-service"] == "shop"
         assert seen.body() == PAYLOAD.encode()
 
-    async def test_D4_every_attempt_carries_the_same_id(self, client: HttpClient) -> None:
+    async def test_D4_attempt_carries_the_same_id(self, client: HttpClient) -> None:
         tokens = set()
         for attempt in (1, 2, 3):
             seen, _ = await self.sent(client, attempt=attempt, generation=attempt, address_of="https://runner.example/")
@@ -99,12 +99,12 @@ class TestSending:
 
         assert len(tokens) == 1
 
-    async def test_an_events_header_cannot_replace_the_secret(self, client: HttpClient) -> None:
+    async def test_events_header_cannot_replace_the_secret(self, client: HttpClient) -> None:
         seen, _ = await self.sent(client, bearer=SECRET, event_headers='{"Authorization": "Bearer forged"}')
 
         assert seen.headers()["authorization"] == f"Bearer {SECRET}"
 
-    async def test_a_subscriptions_own_secrets_go_before_the_profiles(self, client: HttpClient) -> None:
+    async def test_subscriptions_own_secrets_go_before_the_profiles(self, client: HttpClient) -> None:
         credentials = Credentials(bearer="own-bearer", signing=(key_of(new_secret()),))
         seen, _ = await self.sent(client, bearer=SECRET, credentials=credentials)
 
@@ -115,7 +115,7 @@ class TestSending:
         ("number", "says"),
         [(errno.EMFILE, "at a limit of its own"), (errno.EROFS, "no file can be written for OpenSSL")],
     )
-    async def test_a_certificate_that_cannot_be_used_says_what_our_machine_lacks(
+    async def test_certificate_that_cannot_be_used_says_what_our_machine_lacks(
         self, client: HttpClient, monkeypatch: pytest.MonkeyPatch, number: int, says: str
     ) -> None:
         def lacking(*_: object) -> ssl.SSLContext:
@@ -129,7 +129,7 @@ class TestSending:
         assert says in outcome.message
         assert seen.requests == []
 
-    async def test_a_header_is_the_subscriptions_else_the_profiles_else_the_events(self, client: HttpClient) -> None:
+    async def test_header_is_the_subscriptions_else_the_profiles_else_the_events(self, client: HttpClient) -> None:
         seen, _ = await self.sent(
             client,
             headers={"X-A": "profile", "X-B": "profile"},
@@ -175,7 +175,7 @@ class TestSending:
         assert isinstance(outcome, Delivered)
         assert outcome.notification_id is None
 
-    async def test_a_secret_that_it_does_not_take_is_our_fault(self, client: HttpClient) -> None:
+    async def test_secret_that_it_does_not_take_is_our_fault(self, client: HttpClient) -> None:
         _, with_secret = await self.sent(client, answer(401), bearer=SECRET)
         _, without = await self.sent(client, answer(401))
 
@@ -194,12 +194,12 @@ class TestSending:
         assert outcome == Unknown(f"http_{status}", "it failed while it had the message", "oops")
 
     @pytest.mark.parametrize("said", [answer(408), answer(429), answer(503), answer(503, Retry_After="5")])
-    async def test_one_that_says_that_it_did_not_take_it_is_not_asked(self, client: HttpClient, said: bytes) -> None:
+    async def test_receiver_that_refused_is_not_asked(self, client: HttpClient, said: bytes) -> None:
         _, outcome = await self.sent(client, said, look_up="http://127.0.0.1:1/{token}")
 
         assert isinstance(outcome, Failed | Deferred)
 
-    async def test_an_answer_that_repeats_the_secret_is_kept_without_it(self, client: HttpClient) -> None:
+    async def test_answer_that_repeats_the_secret_is_kept_without_it(self, client: HttpClient) -> None:
         _, outcome = await self.sent(client, answer(422, f"Bearer {SECRET} is fine"), bearer=SECRET)
 
         assert isinstance(outcome, Refused)
@@ -216,7 +216,7 @@ class TestSending:
         assert outcome.code == "address_forbidden"
         assert not seen.requests
 
-    async def test_a_certificate_and_an_authority_of_ones_own(self, client: HttpClient) -> None:
+    async def test_certificate_and_an_authority_of_ones_own(self, client: HttpClient) -> None:
         own = authority().issue_cert("client.example").private_key_and_cert_chain_pem.bytes().decode()
         ca = authority().cert_pem.bytes().decode()
         seen = Seen()
@@ -292,27 +292,27 @@ class TestAsking:
         assert seen.requests[0].startswith(f"GET /deliveries/{token} HTTP/1.1\r\n".encode())
 
     @pytest.mark.parametrize("status", [201, 204, 301, 400, 403, 405, 410, 429, 500, 503])
-    async def test_every_other_status_is_no_answer(self, client: HttpClient, status: int) -> None:
+    async def test_status_of_any_other_kind_is_no_answer(self, client: HttpClient, status: int) -> None:
         _, answered = await self.asked(client, answer(status, None if status == 204 else {"id": "1"}, Retry_After="7"))
 
         assert isinstance(answered, NoAnswer)
         assert (answered.code, answered.again_in) == (f"http_{status}", timedelta(seconds=7))
 
     @pytest.mark.parametrize("body", ["", "<html>Sign in</html>", "[]", '{"id": '])
-    async def test_a_page_that_is_there_for_everything_is_no_answer(self, client: HttpClient, body: str) -> None:
+    async def test_page_that_is_there_for_everything_is_no_answer(self, client: HttpClient, body: str) -> None:
         _, answered = await self.asked(client, answer(200, body))
 
         assert isinstance(answered, NoAnswer)
         assert answered.code == "malformed_answer"
 
-    async def test_the_secret_is_shown_when_asking_and_a_wrong_one_is_our_fault(self, client: HttpClient) -> None:
+    async def test_secret_is_shown_when_asking_and_a_wrong_one_is_our_fault(self, client: HttpClient) -> None:
         seen, answered = await self.asked(client, answer(401), bearer=SECRET)
 
         assert seen.headers()["authorization"] == f"Bearer {SECRET}"
         assert isinstance(answered, NoAnswer)
         assert answered.code == "our_credentials"
 
-    async def test_what_is_older_than_its_memory_cannot_be_told(self, client: HttpClient) -> None:
+    async def test_look_up_beyond_the_receivers_memory_cannot_tell(self, client: HttpClient) -> None:
         old, recent = datetime.now(UTC) - timedelta(days=2), RECENTLY
         answers = [
             (await self.asked(client, answer(404), recorded_at=at, remembers=timedelta(days=1)))[1]
@@ -323,7 +323,7 @@ class TestAsking:
         assert answers == [CannotTell("too_old", "it may have forgotten the message by now"), NotThere()]
         assert found == Found("1")
 
-    async def test_a_look_up_address_on_a_closed_network_is_our_fault(self) -> None:
+    async def test_look_up_address_on_a_closed_network_is_our_fault(self) -> None:
         client = HttpClient(Guard())
         seen, answered = await self.asked(client, answer(404))
         await client.close()
@@ -332,7 +332,7 @@ class TestAsking:
         assert answered.code == "our_look_up"
         assert seen.connections == 0
 
-    def test_only_an_endpoint_with_a_look_up_address_can_be_asked(self, client: HttpClient) -> None:
+    def test_endpoint_can_be_asked_only_with_a_look_up_address(self, client: HttpClient) -> None:
         url = "https://runner.example/"
         plain = endpoint(HttpProfile(name="a", url=url), client)
         asking = endpoint(HttpProfile(name="b", url=url, look_up=url + "{token}", remembers=timedelta(days=3)), client)
@@ -380,14 +380,14 @@ class TestProfiles:
             ({"policy": {"max_attempt": 3}}, "max_attempt"),
         ],
     )
-    def test_a_mistake_is_one_sentence_that_says_what_to_do(self, settings: dict[str, Any], word: str) -> None:
+    def test_mistake_is_one_sentence_that_says_what_to_do(self, settings: dict[str, Any], word: str) -> None:
         with pytest.raises(ConfigError) as caught:
             HttpProfile(**{"name": "runner", "url": "https://runner.example/", **settings})
 
         assert word in str(caught.value)
         assert "\n" not in str(caught.value)
 
-    def test_its_url_is_spelled_as_destinations_are(self) -> None:
+    def test_endpoint_url_is_spelled_as_destinations_are(self) -> None:
         assert HttpProfile(name="a", url="HTTPS://Runner.Example:443/").url == "https://runner.example/"
 
     def test_secrets_are_not_shown(self) -> None:

@@ -19,7 +19,7 @@ def mail_of(**changes: Any) -> Mail | Refused:
     return Mail.of(message_of(claim, "here"), SENDER)
 
 
-def test_everything_that_an_email_has_arrives() -> None:
+def test_email_arrives_with_all_that_it_has() -> None:
     email = Email(
         "ada@example.com",
         subject="Grüße",
@@ -42,7 +42,7 @@ def test_everything_that_an_email_has_arrives() -> None:
     ]
 
 
-def test_without_a_mail_of_its_own_the_payload_is_shown_to_a_person() -> None:
+def test_payload_is_shown_to_a_person_without_a_mail_of_its_own() -> None:
     mail = mail_of(payload='{"memo":["Grüße",1]}')
 
     assert isinstance(mail, Mail)
@@ -50,7 +50,7 @@ def test_without_a_mail_of_its_own_the_payload_is_shown_to_a_person() -> None:
     assert mail.text == '{\n  "memo": [\n    "Grüße",\n    1\n  ]\n}'
 
 
-def test_a_mail_is_not_shown_by_accident() -> None:
+def test_mail_is_not_shown_by_accident() -> None:
     assert "ada" not in repr(mail_of(content=Email("ada@example.com", text="to ada").content()))
 
 
@@ -78,7 +78,7 @@ def test_a_mail_is_not_shown_by_accident() -> None:
         {"attachments": 7},
     ],
 )
-def test_what_an_email_may_not_hold_is_refused(parts: dict[str, Any]) -> None:
+def test_email_with_invalid_content_is_refused(parts: dict[str, Any]) -> None:
     content = {"subject": "Hi", "text": "hello", **parts}
 
     mail = mail_of(content=json.dumps(content))
@@ -89,5 +89,5 @@ def test_what_an_email_may_not_hold_is_refused(parts: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "hello", "[]", '"hello"', "[" * 100_000])
-def test_what_is_no_mail_at_all_is_refused(content: str) -> None:
+def test_payload_that_is_no_mail_is_refused(content: str) -> None:
     assert isinstance(mail_of(content=content), Refused)

@@ -82,7 +82,7 @@ async def resend() -> AsyncIterator[tuple[FakeResend, MailApi]]:
         await channel.close()
 
 
-async def test_M14_a_mail_is_taken_with_our_token_and_gives_their_id(fake: FakeProvider, channel: MailApi) -> None:
+async def test_M14_mail_is_taken_with_our_token_and_gives_their_id(fake: FakeProvider, channel: MailApi) -> None:
     message = a_message()
 
     outcome = await channel.send(message, timeout=30)
@@ -93,7 +93,7 @@ async def test_M14_a_mail_is_taken_with_our_token_and_gives_their_id(fake: FakeP
     assert isinstance(channel, Asking)
 
 
-async def test_a_retry_sends_the_same_bytes(fake: FakeProvider, channel: MailApi) -> None:
+async def test_retry_sends_the_same_bytes(fake: FakeProvider, channel: MailApi) -> None:
     fake.is_forgetful = True
     await channel.send(a_message(attempt=1), timeout=30)
     await channel.send(a_message(attempt=2), timeout=30)
@@ -103,7 +103,7 @@ async def test_a_retry_sends_the_same_bytes(fake: FakeProvider, channel: MailApi
     assert first.token == second.token
 
 
-async def test_what_postmark_is_given(postmark: tuple[FakePostmark, MailApi]) -> None:
+async def test_postmark_is_given_the_whole_mail(postmark: tuple[FakePostmark, MailApi]) -> None:
     fake, channel = postmark
     content = json.loads(ADA.content()) | {
         "sender": "Ada's shop <own@example.com>",
@@ -128,7 +128,7 @@ async def test_what_postmark_is_given(postmark: tuple[FakePostmark, MailApi]) ->
     }
 
 
-async def test_what_resend_is_given(resend: tuple[FakeResend, MailApi]) -> None:
+async def test_resend_is_given_the_whole_mail(resend: tuple[FakeResend, MailApi]) -> None:
     fake, channel = resend
     content = json.loads(ADA.content()) | {
         "reply_to": "help@example.com",
@@ -150,7 +150,7 @@ async def test_what_resend_is_given(resend: tuple[FakeResend, MailApi]) -> None:
     }
 
 
-async def test_an_event_without_a_mail_of_its_own_is_sent_as_its_payload(fake: FakeProvider, channel: MailApi) -> None:
+async def test_event_without_a_mail_of_its_own_is_sent_as_its_payload(fake: FakeProvider, channel: MailApi) -> None:
     await channel.send(a_message(content=None, payload='{"memo":"Grüße"}'), timeout=30)
 
     lower = {name.lower(): value for name, value in fake.mails[0].parts.items()}
@@ -158,7 +158,7 @@ async def test_an_event_without_a_mail_of_its_own_is_sent_as_its_payload(fake: F
     assert lower.get("text", lower.get("textbody")) == '{\n  "memo": "Grüße"\n}'
 
 
-async def test_what_is_no_mail_is_refused_and_not_sent(fake: FakeProvider, channel: MailApi) -> None:
+async def test_payload_that_is_no_mail_is_refused_and_not_sent(fake: FakeProvider, channel: MailApi) -> None:
     outcome = await channel.send(a_message(content='{"text": "", "subject": "empty"}'), timeout=30)
 
     assert outcome == Refused("bad_content", "an Email needs text or html", fault=Fault.OURS)
@@ -192,7 +192,7 @@ async def test_R11_what_may_have_been_taken_is_never_called_failed(
     assert len(fake.mails) == taken
 
 
-async def test_a_provider_that_is_out_of_service_is_our_server(fake: FakeProvider, channel: MailApi) -> None:
+async def test_provider_that_is_out_of_service_is_our_server(fake: FakeProvider, channel: MailApi) -> None:
     fake.troubles = [Trouble.MAINTENANCE]
 
     outcome = await channel.send(a_message(), timeout=30)
@@ -201,7 +201,7 @@ async def test_a_provider_that_is_out_of_service_is_our_server(fake: FakeProvide
     assert (outcome.code, outcome.message) == ("our_server", "the mail provider is out of service")
 
 
-async def test_a_rate_limit_says_when_to_come_back(fake: FakeProvider, channel: MailApi) -> None:
+async def test_rate_limit_says_when_to_come_back(fake: FakeProvider, channel: MailApi) -> None:
     fake.troubles = [Trouble.RATE_LIMIT]
 
     outcome = await channel.send(a_message(), timeout=30)
@@ -210,7 +210,7 @@ async def test_a_rate_limit_says_when_to_come_back(fake: FakeProvider, channel: 
     assert (outcome.code, outcome.again_in) == ("rate_limited", timedelta(seconds=1))
 
 
-async def test_a_provider_that_cannot_be_reached_is_our_trouble(fake: FakeProvider) -> None:
+async def test_provider_that_cannot_be_reached_is_our_trouble(fake: FakeProvider) -> None:
     channel = channel_of(fake, url="http://nowhere.invalid")
     guarded = channel_of(fake, Guard())
 
@@ -227,7 +227,7 @@ async def test_a_provider_that_cannot_be_reached_is_our_trouble(fake: FakeProvid
     assert fake.posts == fake.asked == 0
 
 
-async def test_wrong_credentials_are_ours(fake: FakeProvider) -> None:
+async def test_credentials_that_are_wrong_are_our_fault(fake: FakeProvider) -> None:
     channel = channel_of(fake, secret="another")
 
     sent = await channel.send(a_message(), timeout=30)
@@ -260,7 +260,7 @@ async def test_wrong_credentials_are_ours(fake: FakeProvider) -> None:
         (504, None, (Unknown, "http_504")),
     ],
 )
-async def test_what_postmarks_errors_mean(
+async def test_postmark_errors_have_their_outcomes(
     postmark: tuple[FakePostmark, MailApi], status: int, error: int | None, expected: tuple[type[Outcome], str]
 ) -> None:
     fake, channel = postmark
@@ -291,7 +291,7 @@ async def test_what_postmarks_errors_mean(
         (500, "internal_server_error", (Unknown, "http_500")),
     ],
 )
-async def test_what_resends_errors_mean(
+async def test_resend_errors_have_their_outcomes(
     resend: tuple[FakeResend, MailApi], status: int, name: str, expected: tuple[type[Outcome], str]
 ) -> None:
     fake, channel = resend
@@ -315,7 +315,7 @@ async def test_R16_postmark_finds_a_mail_by_our_token_with_its_id_and_time(
     assert await channel.look_up(a_message(key="another"), timeout=30) == NotThere()
 
 
-async def test_a_search_that_did_not_filter_is_no_answer(
+async def test_search_that_did_not_filter_is_no_answer(
     postmark: tuple[FakePostmark, MailApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake, channel = postmark
@@ -347,7 +347,7 @@ async def test_postmark_does_not_have_a_mail_only_where_the_whole_answer_says_so
     assert isinstance(answer, NoAnswer)
 
 
-async def test_an_answer_of_many_levels_is_no_answer_and_no_accident() -> None:
+async def test_answer_of_many_levels_is_no_answer_and_no_accident() -> None:
     deep = Seen(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60_000)
     async with raw_server(deep.connected) as port:
         provider = Postmark(PostmarkSettings(token=SECRET, sender=SENDER, url=f"http://127.0.0.1:{port}"))
@@ -379,7 +379,7 @@ async def test_postmark_is_believed_only_for_as_long_as_it_remembers(postmark: t
 
 @pytest.mark.parametrize("trouble", [Trouble.DROP, Trouble.TAKE_AND_HANG, Trouble.TAKE_AND_FAIL,
                                      Trouble.TAKE_AND_BABBLE, Trouble.RATE_LIMIT, Trouble.MAINTENANCE])  # fmt: skip
-async def test_a_look_up_that_fails_is_no_answer(fake: FakeProvider, channel: MailApi, trouble: Trouble) -> None:
+async def test_look_up_that_fails_is_no_answer(fake: FakeProvider, channel: MailApi, trouble: Trouble) -> None:
     sent = await channel.send(a_message(), timeout=30)
     assert isinstance(sent, Delivered)
     # The client asks again by itself when a connection that was kept open breaks: asking twice does no harm.
@@ -404,7 +404,7 @@ async def test_a_look_up_that_fails_is_no_answer(fake: FakeProvider, channel: Ma
         (Trouble.RATE_LIMIT, "http_429", timedelta(seconds=1)),
     ],
 )
-async def test_a_provider_that_cannot_be_asked_is_no_fault_of_the_recipient(
+async def test_provider_that_cannot_be_asked_is_no_fault_of_the_recipient(
     fake: FakeProvider, channel: MailApi, trouble: Trouble, code: str, again_in: timedelta | None
 ) -> None:
     fake.asking_troubles = [trouble] * 4
@@ -451,7 +451,7 @@ async def test_resend_does_not_have_a_mail_only_where_the_status_says_so_too(sta
     assert isinstance(answer, NoAnswer)
 
 
-async def test_a_key_of_resend_that_may_only_send_cannot_ask(resend: tuple[FakeResend, MailApi]) -> None:
+async def test_key_of_resend_that_may_only_send_cannot_ask(resend: tuple[FakeResend, MailApi]) -> None:
     fake, channel = resend
     sent = await channel.send(a_message(), timeout=30)
     assert isinstance(sent, Delivered)

@@ -74,7 +74,7 @@ async def ended(sqlite: SqliteDatabase, state: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "trouble", [Trouble.TAKE_AND_DROP, Trouble.TAKE_AND_HANG, Trouble.TAKE_AND_FAIL, Trouble.TAKE_AND_BABBLE]
 )
-async def test_R16_a_mail_that_was_taken_without_an_answer_is_completed_with_their_id_and_not_sent_twice(
+async def test_R16_mail_that_was_taken_without_an_answer_is_completed_with_their_id_and_not_sent_twice(
     sqlite: SqliteDatabase, sqlite_store: Store, kind: type[FakeProvider], trouble: Trouble
 ) -> None:
     given_due_delivery(sqlite, to=ADA)
@@ -101,7 +101,7 @@ async def test_R16_what_a_look_up_finds_is_completed_with_their_time_and_the_req
 
 
 @FAKES
-async def test_R11_a_mail_that_was_not_taken_is_sent_with_the_same_token(
+async def test_R11_mail_that_was_not_taken_is_sent_with_the_same_token(
     sqlite: SqliteDatabase, sqlite_store: Store, kind: type[FakeProvider]
 ) -> None:
     given_due_delivery(sqlite, to=ADA)
@@ -145,7 +145,7 @@ async def test_R19_after_the_providers_memory_a_mail_in_doubt_is_held_for_a_pers
     assert dead["reason"] == "in_doubt"
 
 
-async def test_wrong_credentials_dead_letter_nobodys_mail(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_credentials_that_are_wrong_dead_letter_nobodys_mail(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_due_delivery(sqlite, to=ADA)
     async with FakePostmark(secret="the new one") as fake, mailing(sqlite_store, fake):
         await until_async(lambda: delivery(sqlite)["deferred_count"] > 5, "more tries than a mail has")
@@ -155,7 +155,7 @@ async def test_wrong_credentials_dead_letter_nobodys_mail(sqlite: SqliteDatabase
     assert len(fake.mails) == 1
 
 
-async def test_a_search_that_lags_behind_is_outwaited_before_it_is_asked(
+async def test_search_that_lags_behind_is_outwaited_before_it_is_asked(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     given_due_delivery(sqlite, to=ADA)

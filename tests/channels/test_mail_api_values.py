@@ -15,7 +15,7 @@ from sendonce.errors import ConfigError
 SENDER = "Shop <shop@example.com>"
 
 
-async def test_the_documented_way_to_register_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documented_way_to_register_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/providers.md").read_text()
     [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.setenv("POSTMARK_TOKEN", "token")
@@ -53,7 +53,7 @@ def test_settings_that_no_send_would_survive_are_refused(wrong: dict[str, str]) 
         (r'"The \"best\" shop" <shop@example.com>', r'"The \"best\" shop" <shop@example.com>'),
     ],
 )
-def test_a_senders_name_is_quoted_where_it_must_be(given: str, written: str) -> None:
+def test_senders_name_is_quoted_where_it_must_be(given: str, written: str) -> None:
     assert as_mailbox(given) == written
 
 
@@ -69,5 +69,5 @@ def test_a_senders_name_is_quoted_where_it_must_be(given: str, written: str) -> 
         ("", None),
     ],
 )
-def test_their_times_are_read_when_they_say_their_zone(text: str, time: datetime | None) -> None:
+def test_times_of_providers_are_read_when_they_say_their_zone(text: str, time: datetime | None) -> None:
     assert time_of(text) == time

@@ -102,7 +102,7 @@ def hosts(found: object) -> list[str]:
     return [each.host for each in found]
 
 
-async def test_a_name_is_asked_for_once_until_its_time_is_over(names: Names, server: NameServer, clock: Clock) -> None:
+async def test_name_is_asked_for_once_until_its_time_is_over(names: Names, server: NameServer, clock: Clock) -> None:
     first = await asyncio.gather(*(names.of("good.example", GOOD) for _ in range(5)))
     clock.now += 59.9
     kept = await names.of("Good.Example", EVIL)
@@ -117,7 +117,7 @@ async def test_a_name_is_asked_for_once_until_its_time_is_over(names: Names, ser
     assert hosts(again) == ["5.6.7.8"]
 
 
-async def test_a_name_that_may_not_be_kept_is_asked_for_each_time(names: Names, server: NameServer) -> None:
+async def test_name_that_may_not_be_kept_is_asked_for_each_time(names: Names, server: NameServer) -> None:
     server.ttl = 0
     for _ in range(3):
         await names.of("good.example", GOOD)
@@ -125,7 +125,7 @@ async def test_a_name_that_may_not_be_kept_is_asked_for_each_time(names: Names, 
     assert server.asked == ["good.example"] * 3
 
 
-async def test_no_name_is_kept_for_longer_than_five_minutes(names: Names, server: NameServer, clock: Clock) -> None:
+async def test_name_is_kept_for_at_most_five_minutes(names: Names, server: NameServer, clock: Clock) -> None:
     """Whatever its owner says: a receiver that moves is found again."""
     server.ttl = 86_400
     await names.of("good.example", GOOD)
@@ -140,7 +140,7 @@ async def test_no_name_is_kept_for_longer_than_five_minutes(names: Names, server
     assert server.asked == ["good.example"] * 2
 
 
-async def test_the_hosts_file_goes_before_name_servers(names: Names, server: NameServer) -> None:
+async def test_hosts_file_goes_before_name_servers(names: Names, server: NameServer) -> None:
     """This machine's own: it has localhost at least."""
     entries = entries_of(Path("/etc/hosts"))
     for host in entries:
@@ -153,13 +153,13 @@ async def test_the_hosts_file_goes_before_name_servers(names: Names, server: Nam
     assert server.asked == []
 
 
-async def test_a_name_that_is_not_there_and_one_that_is_none(names: Names) -> None:
+async def test_name_that_is_not_there_and_one_that_is_none(names: Names) -> None:
     for host in ("nowhere.example", "a..b", "a" * 300 + ".example", "\ud800.example"):
         assert isinstance(await got(names.of(host, GOOD)), NoSuchName), host
 
 
 @pytest.mark.parametrize("spelled", [everywhere, together])
-async def test_three_hundred_names_without_an_answer_hold_up_nobody_else(
+async def test_names_without_an_answer_hold_up_nobody_else(
     names: Names, server: NameServer, spelled: Callable[[int], list[str]]
 ) -> None:
     """By signals: while as many as there can be are being looked up, somebody else's name is found."""
@@ -177,7 +177,7 @@ async def test_three_hundred_names_without_an_answer_hold_up_nobody_else(
         each.cancel()
 
 
-async def test_the_names_of_a_tenants_webhooks_count_for_that_tenant(server: NameServer) -> None:
+async def test_names_of_a_tenants_webhooks_count_for_that_tenant(server: NameServer) -> None:
     """With the client, the channel and the connections that workers have."""
     server.says("good.example", ["127.0.0.1"])
     webhook = Webhook(HttpClient(Guard.parse("127.0.0.0/8"), name_servers=[server.address]))
@@ -201,7 +201,7 @@ async def test_the_names_of_a_tenants_webhooks_count_for_that_tenant(server: Nam
     assert isinstance(others, Delivered)
 
 
-async def test_a_domain_has_a_share_of_its_own_whoever_asks(names: Names, server: NameServer) -> None:
+async def test_domain_has_a_share_of_its_own_whoever_asks(names: Names, server: NameServer) -> None:
     silent = [
         asyncio.create_task(got(names.of(host, f"tenant {number}")))
         for number, host in enumerate(["www.shop.co.uk.silent", *together(AT_ONCE + 1)])
@@ -214,7 +214,7 @@ async def test_a_domain_has_a_share_of_its_own_whoever_asks(names: Names, server
         each.cancel()
 
 
-async def test_all_who_send_to_one_name_wait_for_one_look_up(names: Names, server: NameServer) -> None:
+async def test_sends_to_one_name_wait_for_one_look_up(names: Names, server: NameServer) -> None:
     waiting = [asyncio.create_task(got(names.of("hook.one.silent", GOOD))) for _ in range(100)]
     await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
     server.says("hook.one.silent", ["1.2.3.4"])
@@ -223,7 +223,7 @@ async def test_all_who_send_to_one_name_wait_for_one_look_up(names: Names, serve
     assert {tuple(hosts(await each)) for each in waiting} == {("1.2.3.4",)}
 
 
-async def test_who_wants_a_name_that_is_asked_for_already_is_not_one_more(names: Names, server: NameServer) -> None:
+async def test_query_for_a_name_is_shared_by_all_who_want_it(names: Names, server: NameServer) -> None:
     silent = [asyncio.create_task(got(names.of(host, EVIL))) for host in everywhere(AT_ONCE)]
     await asyncio.wait_for(server.until(lambda asked: len(set(asked)) == AT_ONCE), WITHIN)
 
@@ -238,7 +238,7 @@ async def test_who_wants_a_name_that_is_asked_for_already_is_not_one_more(names:
         each.cancel()
 
 
-async def test_whoever_waits_when_it_is_closed_is_told_that_we_stopped(names: Names, server: NameServer) -> None:
+async def test_resolver_that_is_closed_tells_who_waits_that_we_stopped(names: Names, server: NameServer) -> None:
     waiting = asyncio.create_task(got(names.of("hook.one.silent", GOOD)))
     await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
     await names.close()
@@ -249,7 +249,7 @@ async def test_whoever_waits_when_it_is_closed_is_told_that_we_stopped(names: Na
     assert (told.code, told.message) == ("our_server", "the worker stopped looking")
 
 
-async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_is_remembered(
+async def test_queue_of_names_lets_few_wait_and_remembers_the_others(
     names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOMENT_SECONDS", 0.01)
@@ -279,7 +279,7 @@ async def test_after_a_moment_a_few_go_on_waiting_and_what_the_others_asked_for_
     assert len(server.asked) == before
 
 
-async def test_a_name_that_answers_again_is_slow_no_longer(
+async def test_name_that_answers_again_is_slow_no_longer(
     names: Names, server: NameServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = "hook.one.silent"
@@ -297,14 +297,14 @@ async def test_a_name_that_answers_again_is_slow_no_longer(
     assert hosts(await got(names.of(host, EVIL))) == ["5.6.7.8"]
 
 
-async def test_a_name_without_an_answer_ends_by_itself(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_name_without_an_answer_ends_by_itself(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_SECONDS", 0.05)
 
     assert isinstance(await got(names.of("hook.one.silent", EVIL)), NameSilent)
     assert (names._shares, names._asking) == ({}, {})
 
 
-async def test_whoever_is_cancelled_waits_no_longer(names: Names, server: NameServer) -> None:
+async def test_cancellation_ends_the_wait_for_a_name(names: Names, server: NameServer) -> None:
     waiting = asyncio.create_task(names.of("hook.one.silent", EVIL))
     await asyncio.wait_for(server.until(lambda asked: "hook.one.silent" in asked), WITHIN)
     waiting.cancel()
@@ -314,7 +314,7 @@ async def test_whoever_is_cancelled_waits_no_longer(names: Names, server: NameSe
     assert names._shares == {}
 
 
-async def test_a_name_server_that_is_not_there_is_our_fault() -> None:
+async def test_name_server_that_is_not_there_is_our_fault() -> None:
     names = Names(["127.0.0.1:1"])  # nobody listens there, and no other test does meanwhile
     found = await got(names.of("good.example", GOOD))
     await names.close()
@@ -323,7 +323,7 @@ async def test_a_name_server_that_is_not_there_is_our_fault() -> None:
     assert found.code == "our_server"
 
 
-async def test_what_is_kept_has_an_end(names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cache_of_names_is_bounded(names: Names, server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 2)
     for number in range(5):
         server.says(f"{number}.example", ["1.2.3.4"])
@@ -340,12 +340,12 @@ async def test_what_is_kept_has_an_end(names: Names, server: NameServer, monkeyp
         ("a.shop.de", "shop.de"),
     ],
 )  # fmt: skip
-def test_what_somebody_registers(host: str, domain: str) -> None:
+def test_name_servers_can_be_registered(host: str, domain: str) -> None:
     assert module._domain_of(host) == domain
 
 
 @pytest.mark.parametrize("text", ["10.0.0.53", "10.0.0.53:5353", "10.0.0.53:65535", "::1", "[::1]", "[::1]:53"])
-def test_a_name_server_is_an_address_with_a_port_or_without(text: str) -> None:
+def test_name_server_is_an_address_with_a_port_or_without(text: str) -> None:
     assert checked_server(text) == text
 
 
@@ -354,6 +354,6 @@ def test_a_name_server_is_an_address_with_a_port_or_without(text: str) -> None:
     ["", "ns.example", "10.0.0", "10.0.0.53:0", "10.0.0.53:65536", "10.0.0.53:99999", "10.0.0.53:-1", "10.0.0.53:x",
      "10.0.0.53:\u0661", "[::1]:65536", "[::1]:x", "[10.0.0.53"],
 )  # fmt: skip
-def test_what_can_be_no_name_server_is_refused(text: str) -> None:
+def test_name_server_that_is_invalid_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not the address of a name server"):
         checked_server(text)

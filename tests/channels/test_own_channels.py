@@ -38,7 +38,7 @@ def shop(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": path, "OUT": str(tmp_path / "out")}
 
 
-def test_it_is_used_beside_the_channels_that_come_along(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
+def test_channel_of_ones_own_is_used_beside_the_built_in_ones(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
     ids = given_due_deliveries(sqlite, 3, to="sms:+41791234567") + given_due_deliveries(sqlite, 1, to="null:a")
 
     with sendonce("worker", "--until-idle", "--app", "shop:channels", database=sqlite.url, environment=shop) as worker:
@@ -62,7 +62,7 @@ async def send_sms(message, *, timeout):
 
 
 @pytest.mark.parametrize("tracebacks", [False, True])
-def test_one_that_raises_is_named_with_its_delivery_as_json(
+def test_channel_that_raises_is_logged_with_its_delivery_as_json(
     sqlite: SqliteDatabase, shop: dict[str, str], tracebacks: bool
 ) -> None:
     (Path(shop["OUT"]).parent / "raising.py").write_text(RAISING)
@@ -94,7 +94,7 @@ def test_one_that_raises_is_named_with_its_delivery_as_json(
         ("(*, timeout)", "send_sms(*, timeout) cannot be"),
     ],
 )
-def test_one_that_cannot_be_called_is_refused_before_anything_is_sent(
+def test_channel_that_cannot_be_called_is_refused_before_anything_is_sent(
     sqlite: SqliteDatabase, shop: dict[str, str], signature: str, said: str
 ) -> None:
     wrong = RAISING.replace("(message, *, timeout)", signature)
@@ -107,7 +107,7 @@ def test_one_that_cannot_be_called_is_refused_before_anything_is_sent(
     assert "a channel is called as send(message, timeout=seconds), and " + said in line
 
 
-def test_a_wrong_name_is_one_sentence_and_exit_code_2(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
+def test_app_name_that_is_wrong_is_one_sentence_and_exit_code_2(sqlite: SqliteDatabase, shop: dict[str, str]) -> None:
     with sendonce("worker", "--app", "shop:missing", database=sqlite.url, environment=shop) as worker:
         assert worker.ended() == 2
 
@@ -116,7 +116,7 @@ def test_a_wrong_name_is_one_sentence_and_exit_code_2(sqlite: SqliteDatabase, sh
 
 
 @pytest.mark.parametrize("app", ["shop:nothing", "shop:missing", "nowhere:channels"])
-def test_what_is_not_a_registry_is_refused(monkeypatch: pytest.MonkeyPatch, shop: dict[str, str], app: str) -> None:
+def test_app_that_is_no_registry_is_refused(monkeypatch: pytest.MonkeyPatch, shop: dict[str, str], app: str) -> None:
     monkeypatch.syspath_prepend(Path(shop["OUT"]).parent)
 
     with pytest.raises(ConfigError, match=f"the app {app} cannot be used"):

@@ -24,7 +24,7 @@ class Asking(Sms):
         return Found()
 
 
-def test_every_worker_has_null_and_http() -> None:
+def test_worker_has_null_and_http() -> None:
     channels = builtin()
 
     assert sorted(channels.settings()) == ["http", "https", "null"]
@@ -38,7 +38,7 @@ async def test_null_accepts_everything() -> None:
     assert await channel.send(MESSAGE, timeout=1) == Delivered()
 
 
-async def test_a_function_becomes_a_channel_and_stays_a_function() -> None:
+async def test_function_becomes_a_channel_and_stays_a_function() -> None:
     channels = Channels()
 
     @channels.channel("sms", "mms", if_unsure="hold")
@@ -53,7 +53,7 @@ async def test_a_function_becomes_a_channel_and_stays_a_function() -> None:
     assert await send_sms(MESSAGE, timeout=1) == Delivered("memo-1 in 1")
 
 
-def test_a_class_is_made_once() -> None:
+def test_class_is_made_once() -> None:
     channels = Channels()
     channels.channel("sms", "mms")(Sms)
 
@@ -61,7 +61,7 @@ def test_a_class_is_made_once() -> None:
     assert channels.find("sms") is channels.find("mms")
 
 
-def test_who_can_be_asked_is_known() -> None:
+def test_channel_that_can_be_asked_is_known() -> None:
     channels = Channels()
     channels.add(Sms(), "sms")
     channels.add(Asking(), "asked")
@@ -71,7 +71,7 @@ def test_who_can_be_asked_is_known() -> None:
     assert channels.find_asking("asked") is channels.find("asked")
 
 
-def test_a_later_channel_replaces_an_earlier_one() -> None:
+def test_later_channel_replaces_an_earlier_one() -> None:
     channels = Channels()
     channels.add(Asking(), "sms", max_attempts=2)
     channels.add(Sms(), "sms")
@@ -80,7 +80,7 @@ def test_a_later_channel_replaces_an_earlier_one() -> None:
     assert channels.settings() == {"sms": {}}
 
 
-def test_what_replaces_a_channel_that_is_open_to_subscriptions_is_not_open_before_it_is_opened() -> None:
+def test_channel_that_replaces_an_open_one_is_not_open_to_subscriptions() -> None:
     """It has secrets of its own, and tenants choose where these addresses lead."""
     beginning, address = "https://runner.example/", "https://runner.example/jobs"
     channels = Channels()
@@ -95,7 +95,7 @@ def test_what_replaces_a_channel_that_is_open_to_subscriptions_is_not_open_befor
     assert channels.names == (beginning,)
 
 
-def test_a_users_registry_is_taken_over_with_its_settings() -> None:
+def test_users_registry_is_taken_over_with_its_settings() -> None:
     own, all_channels = Channels(), builtin()
     own.add(Asking(), "http", max_attempts=2)
 
@@ -122,7 +122,7 @@ class PlainLookUp(Sms):
 
 @pytest.mark.parametrize("wrong", [plain, Plain, Plain(), PlainLookUp, object(), None])
 @pytest.mark.parametrize("how", ["decorator", "add"])
-def test_what_is_not_async_is_refused_before_it_sends(wrong: Any, how: str) -> None:
+def test_channel_that_is_not_async_is_refused_before_it_sends(wrong: Any, how: str) -> None:
     channels = Channels()
     register: Callable[[Any], object] = (
         channels.channel("sms") if how == "decorator" else lambda each: channels.add(each, "sms")
@@ -134,11 +134,11 @@ def test_what_is_not_async_is_refused_before_it_sends(wrong: Any, how: str) -> N
 
 
 @pytest.mark.parametrize("scheme", ["", "SMS", "sms:", "1sms", "s ms", "s" * 40])
-def test_a_scheme_that_no_destination_can_have_is_refused(scheme: str) -> None:
+def test_scheme_that_no_destination_can_have_is_refused(scheme: str) -> None:
     with pytest.raises(ConfigError, match="scheme"):
         Channels().add(Sms(), scheme)
 
 
-def test_a_channel_without_a_scheme_is_refused() -> None:
+def test_channel_without_a_scheme_is_refused() -> None:
     with pytest.raises(ConfigError, match="scheme"):
         Channels().channel()(Sms)

@@ -13,7 +13,7 @@ from tests.channels.mail_servers import LETTER, channel_to, mail_message, mail_s
 from tests.processes import until_async
 
 
-async def test_M14_a_mail_arrives_with_its_message_id_and_that_is_its_notification_id() -> None:
+async def test_M14_mail_arrives_with_its_message_id_and_that_is_its_notification_id() -> None:
     message = mail_message()
     async with mail_server() as server, channel_to(server.port) as channel:
         outcome = await channel.send(message, timeout=30)
@@ -27,7 +27,7 @@ async def test_M14_a_mail_arrives_with_its_message_id_and_that_is_its_notificati
     assert b"\r\nDate: Tue, 01 Jan 2030 00:00:00 +0000\r\n" in mail
 
 
-async def test_R9_every_attempt_sends_the_same_bytes() -> None:
+async def test_R9_attempt_sends_the_same_bytes() -> None:
     mail = Email("ada@example.com", subject="Grüße", text="a", html="b", attachments=[Attachment("c.bin", b"c")])
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(mail, attempt=1), timeout=30)
@@ -36,7 +36,7 @@ async def test_R9_every_attempt_sends_the_same_bytes() -> None:
     assert server.mails[0] == server.mails[1]
 
 
-async def test_an_event_without_an_email_is_mailed_as_its_payload() -> None:
+async def test_event_without_an_email_is_mailed_as_its_payload() -> None:
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(None, payload='{"memo": 7}'), timeout=30)
 
@@ -58,7 +58,7 @@ async def test_lines_with_dots_and_large_attachments_arrive_whole() -> None:
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-async def test_it_is_encrypted_and_logged_in(security: str, tmp_path: Path) -> None:
+async def test_smtp_session_is_encrypted_and_logged_in(security: str, tmp_path: Path) -> None:
     async with (
         mail_server(tls=security == "tls", starttls=security == "starttls", password="right") as server,
         channel_to(server.port, security=security, user="shop", password="right", ca=trusted(tmp_path)) as channel,
@@ -71,7 +71,7 @@ async def test_it_is_encrypted_and_logged_in(security: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-async def test_a_server_whose_certificate_is_not_trusted_gets_neither_mail_nor_password(security: str) -> None:
+async def test_server_whose_certificate_is_not_trusted_gets_neither_mail_nor_password(security: str) -> None:
     async with (
         mail_server(tls=security == "tls", starttls=security == "starttls", password="right") as server,
         channel_to(server.port, security=security, user="shop", password="right") as channel,
@@ -84,7 +84,7 @@ async def test_a_server_whose_certificate_is_not_trusted_gets_neither_mail_nor_p
     assert server.envelopes == []
 
 
-async def test_a_server_without_starttls_is_not_sent_anything_in_the_clear() -> None:
+async def test_server_without_starttls_is_not_sent_anything_in_the_clear() -> None:
     async with mail_server() as server, channel_to(server.port, security="starttls") as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 
@@ -92,7 +92,7 @@ async def test_a_server_without_starttls_is_not_sent_anything_in_the_clear() -> 
     assert (outcome.code, server.envelopes) == ("our_server", [])
 
 
-async def test_a_wrong_password_is_our_fault_and_is_never_shown() -> None:
+async def test_password_that_is_wrong_is_our_fault_and_never_shown() -> None:
     async with (
         mail_server(password="right") as server,
         channel_to(server.port, user="shop", password="wrong-secret") as channel,
@@ -103,7 +103,7 @@ async def test_a_wrong_password_is_our_fault_and_is_never_shown() -> None:
     assert "wrong-secret" not in repr(outcome)
 
 
-async def test_a_server_that_wants_a_log_in_that_we_do_not_have_is_our_fault() -> None:
+async def test_server_that_wants_a_log_in_that_we_do_not_have_is_our_fault() -> None:
     async with mail_server(password="right") as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 
@@ -111,7 +111,7 @@ async def test_a_server_that_wants_a_log_in_that_we_do_not_have_is_our_fault() -
     assert outcome.code == "our_credentials"
 
 
-async def test_after_a_wrong_password_nobody_tries_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_password_that_is_wrong_is_not_tried_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "REST_SECONDS", 0.0)  # which is for other troubles
     async with (
         mail_server(password="right") as server,
@@ -142,7 +142,7 @@ async def test_connections_that_the_server_has_closed_are_replaced_without_a_wor
     assert (len(server.connections), len(server.envelopes)) == (2, 2)
 
 
-async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_are_idle_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.05)
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)
@@ -151,7 +151,7 @@ async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> N
         await until_async(lambda: connection.transport is None, "the server sees the connection end")
 
 
-async def test_a_connection_that_was_used_again_meanwhile_is_closed_when_it_is_idle_itself(
+async def test_connection_that_was_used_again_meanwhile_is_closed_when_it_is_idle_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.5)
@@ -164,7 +164,7 @@ async def test_a_connection_that_was_used_again_meanwhile_is_closed_when_it_is_i
         )
 
 
-async def test_closing_the_channel_closes_its_connections_and_it_can_be_used_again() -> None:
+async def test_channel_that_is_closed_closes_its_connections_and_can_be_used_again() -> None:
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)
         await channel.close()
@@ -174,7 +174,7 @@ async def test_closing_the_channel_closes_its_connections_and_it_can_be_used_aga
         assert len(server.connections) == 2
 
 
-async def test_a_send_that_is_cut_off_leaves_no_half_used_connection_behind() -> None:
+async def test_send_that_is_cut_off_leaves_no_half_used_connection_behind() -> None:
     began = asyncio.Event()
 
     class Slow:
@@ -198,7 +198,7 @@ async def test_a_send_that_is_cut_off_leaves_no_half_used_connection_behind() ->
         assert len(server.connections) == 2
 
 
-async def test_a_mailbox_outside_ascii_goes_to_servers_that_take_it_and_is_refused_by_others() -> None:
+async def test_mailbox_outside_ascii_goes_to_servers_that_take_it_and_is_refused_by_others() -> None:
     message = mail_message(Email("ügür@example.com", text="x"))
     async with mail_server() as able, channel_to(able.port) as channel:
         delivered = await channel.send(message, timeout=30)
@@ -213,7 +213,7 @@ async def test_a_mailbox_outside_ascii_goes_to_servers_that_take_it_and_is_refus
     assert len(unable.connections) == 1
 
 
-async def test_R15_a_mail_that_is_too_large_for_the_server_is_refused_before_it_is_sent() -> None:
+async def test_R15_mail_that_is_too_large_for_the_server_is_refused_before_it_is_sent() -> None:
     mail = Email("ada@example.com", text="x" * 20_000)
     async with mail_server(data_size_limit=10_000) as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(mail), timeout=30)
@@ -245,7 +245,7 @@ async def test_content_that_is_no_email_is_refused_and_nothing_is_dialled(conten
     assert "eve" not in repr(outcome)
 
 
-async def test_waiting_for_a_free_connection_is_nobodys_failure() -> None:
+async def test_wait_for_a_free_connection_is_nobodys_failure() -> None:
     async with mail_server() as server, channel_to(server.port, pool=1) as channel:
         await channel.send(mail_message(), timeout=30)
         async with channel._pool.slots:
@@ -255,7 +255,7 @@ async def test_waiting_for_a_free_connection_is_nobodys_failure() -> None:
     assert outcome.code == "connections_busy"
 
 
-async def test_the_whole_send_never_takes_longer_than_it_may() -> None:
+async def test_whole_send_never_takes_longer_than_it_may() -> None:
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)
         loop = asyncio.get_running_loop()

@@ -36,7 +36,7 @@ def states(sqlite: SqliteDatabase) -> dict[int, str]:
     return {row["id"]: row["status"] for row in sqlite.rows("deliveries")}
 
 
-async def test_R15_an_unknown_mailbox_is_given_up_at_once_and_the_others_go_on(
+async def test_R15_unknown_mailbox_is_given_up_at_once_and_the_others_go_on(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     nobody, ada = given_mail(sqlite, "nobody@example.com"), given_mail(sqlite, "ada@example.com")
@@ -51,7 +51,7 @@ async def test_R15_an_unknown_mailbox_is_given_up_at_once_and_the_others_go_on(
     assert len(server.mails) == 1
 
 
-async def test_R14_a_greylisted_mail_is_sent_again_with_the_same_bytes(
+async def test_R14_greylisted_mail_is_sent_again_with_the_same_bytes(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     ada = given_mail(sqlite, "ada@example.com")
@@ -64,7 +64,7 @@ async def test_R14_a_greylisted_mail_is_sent_again_with_the_same_bytes(
     assert len(set(server.mails)) == 1
 
 
-async def test_with_a_wrong_password_nobodys_mail_is_given_up(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_mail_is_not_given_up_for_a_wrong_password(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     ada = given_mail(sqlite, "ada@example.com")
 
     async with mail_server(password="right") as server:
@@ -79,7 +79,7 @@ async def test_with_a_wrong_password_nobodys_mail_is_given_up(sqlite: SqliteData
     assert len(server.envelopes) == 1
 
 
-async def test_a_mail_that_was_dropped_after_the_final_dot_is_not_sent_again_and_waits_for_a_person(
+async def test_mail_that_was_dropped_after_the_final_dot_is_not_sent_again_and_waits_for_a_person(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     ada = given_mail(sqlite, "ada@example.com")

@@ -93,7 +93,7 @@ async def sent(channel: Channel, server: Scripted, how: str, mail: Email | None 
 
 @pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?"])
 @pytest.mark.parametrize("step", ["MAIL", "RCPT", "DATA"])
-async def test_before_the_final_dot_nothing_was_sent(step: str, how: str) -> None:
+async def test_failure_before_the_final_dot_was_not_sent(step: str, how: str) -> None:
     async with scripted({step: how}) as server, channel_to(server.port) as channel:
         outcome = await sent(channel, server, how)
 
@@ -103,7 +103,7 @@ async def test_before_the_final_dot_nothing_was_sent(step: str, how: str) -> Non
 
 
 @pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?", "354 go on", "25"])
-async def test_after_the_final_dot_nobody_knows(how: str) -> None:
+async def test_failure_after_the_final_dot_is_unknown(how: str) -> None:
     async with scripted({".": how}) as server, channel_to(server.port) as channel:
         outcome = await sent(channel, server, how)
 
@@ -114,7 +114,7 @@ async def test_after_the_final_dot_nobody_knows(how: str) -> None:
 
 @pytest.mark.parametrize("security", ["plain", "tls"])
 @pytest.mark.parametrize("how", [RESET, CLOSE, STALL])
-async def test_a_mail_of_which_only_a_part_went_out_was_not_sent(how: str, security: str, tmp_path: Path) -> None:
+async def test_mail_of_which_only_a_part_went_out_was_not_sent(how: str, security: str, tmp_path: Path) -> None:
     """The server stops reading in the middle: the final dot is still here."""
     large = Email("ada@example.com", text="x", attachments=[Attachment("a.bin", bytes(9_000_000))])
     ca = trusted(tmp_path)
@@ -131,7 +131,7 @@ async def test_a_mail_of_which_only_a_part_went_out_was_not_sent(how: str, secur
 
 @pytest.mark.parametrize("step", ["greeting", "EHLO"])
 @pytest.mark.parametrize("how", [RESET, CLOSE, STALL, "what?"])
-async def test_a_server_that_does_not_begin_is_our_fault(step: str, how: str) -> None:
+async def test_server_that_does_not_begin_is_our_fault(step: str, how: str) -> None:
     async with scripted({step: how}) as server, channel_to(server.port) as channel:
         outcome = await sent(channel, server, how)
 
@@ -139,7 +139,7 @@ async def test_a_server_that_does_not_begin_is_our_fault(step: str, how: str) ->
     assert outcome.code == "our_server"
 
 
-async def test_a_host_that_can_be_no_name_is_our_fault() -> None:
+async def test_host_that_can_be_no_name_is_our_fault() -> None:
     async with channel_to(25, host="a" * 70 + ".example") as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 
@@ -148,14 +148,14 @@ async def test_a_host_that_can_be_no_name_is_our_fault() -> None:
 
 
 @pytest.mark.parametrize(("code", "trouble"), [(535, "our_credentials"), (454, "our_server"), (421, "our_server")])
-def test_a_log_in_that_does_not_work_for_now_is_no_wrong_password(code: int, trouble: str) -> None:
+def test_log_in_that_does_not_work_for_now_is_no_wrong_password(code: int, trouble: str) -> None:
     outcome = why_not_open(aiosmtplib.SMTPAuthenticationError(code, "said with the password in it"))
 
     assert (outcome.code, outcome.message) == (trouble, f"the mail server does not let us log in: {code}")
 
 
 @pytest.mark.parametrize(("greeting", "is_told"), [("250-mail.example\r\n250 SIZE 100000", True), ("250 ok", False)])
-async def test_R15_a_server_that_has_a_limit_is_told_the_size_beforehand(greeting: str, is_told: bool) -> None:
+async def test_R15_server_that_has_a_limit_is_told_the_size_beforehand(greeting: str, is_told: bool) -> None:
     async with scripted({"EHLO": greeting}) as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 
@@ -166,14 +166,14 @@ async def test_R15_a_server_that_has_a_limit_is_told_the_size_beforehand(greetin
     assert ("SIZE=" in command) is is_told
 
 
-async def test_a_mail_that_the_server_forwards_has_arrived() -> None:
+async def test_mail_that_the_server_forwards_has_arrived() -> None:
     async with scripted({"RCPT": ["251 2.1.5 not local, will forward"]}) as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 
     assert isinstance(outcome, Delivered)
 
 
-async def test_after_a_no_the_same_connection_takes_the_next_mail() -> None:
+async def test_connection_takes_the_next_mail_after_a_refusal() -> None:
     script = {"RCPT": ["550 5.1.1 no such mailbox", "250 ok"]}
     async with scripted(script) as server, channel_to(server.port) as channel:
         outcomes = [await channel.send(mail_message(), timeout=30) for _ in range(2)]
@@ -183,7 +183,7 @@ async def test_after_a_no_the_same_connection_takes_the_next_mail() -> None:
 
 
 @pytest.mark.parametrize("how", [RESET, CLOSE, "421 4.4.2 idle for too long", "what?"])
-async def test_a_kept_connection_that_is_dead_before_mail_is_accepted_is_replaced_once(how: str) -> None:
+async def test_kept_connection_that_is_dead_before_mail_is_accepted_is_replaced_once(how: str) -> None:
     async with scripted({"MAIL": ["250 ok", how, "250 ok"]}) as server, channel_to(server.port) as channel:
         outcomes = [await channel.send(mail_message(), timeout=30) for _ in range(2)]
     async with scripted({"MAIL": ["250 ok", how]}) as hopeless, channel_to(hopeless.port) as channel:
@@ -197,7 +197,7 @@ async def test_a_kept_connection_that_is_dead_before_mail_is_accepted_is_replace
 
 
 @pytest.mark.parametrize("how", [RESET, CLOSE])
-async def test_a_kept_connection_that_dies_later_is_not_replaced(how: str) -> None:
+async def test_kept_connection_that_dies_later_is_not_replaced(how: str) -> None:
     async with scripted({"RCPT": ["250 ok", how, "250 ok"]}) as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)
         outcome = await channel.send(mail_message(), timeout=30)
@@ -206,7 +206,7 @@ async def test_a_kept_connection_that_dies_later_is_not_replaced(how: str) -> No
     assert server.connections == 1
 
 
-async def test_a_server_that_repeats_our_password_does_not_get_it_into_the_outcome() -> None:
+async def test_server_that_repeats_our_password_does_not_get_it_into_the_outcome() -> None:
     script = {"EHLO": "250-hello\r\n250 AUTH PLAIN", "AUTH": "535 5.7.8 what is AHNob3AAc2VjcmV0?"}
     async with scripted(script) as server, channel_to(server.port, user="shop", password="secret") as channel:
         outcome = await channel.send(mail_message(), timeout=30)
@@ -215,7 +215,7 @@ async def test_a_server_that_repeats_our_password_does_not_get_it_into_the_outco
     assert "AHNob3AAc2VjcmV0" not in repr(outcome)
 
 
-async def test_what_a_server_says_is_kept_short_and_storable() -> None:
+async def test_answer_of_a_mail_server_is_kept_short_and_storable() -> None:
     async with scripted({"RCPT": "550 " + "no\0 " * 1500}) as server, channel_to(server.port) as channel:
         outcome = await channel.send(mail_message(), timeout=30)
 

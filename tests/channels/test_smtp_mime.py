@@ -58,7 +58,7 @@ def text_of(part: object) -> str:
     return str(part.get_content()).replace("\r\n", "\n")
 
 
-def test_M14_the_mail_carries_the_token_for_the_provider() -> None:
+def test_M14_mail_carries_the_token_for_the_provider() -> None:
     letter = a_letter(Email("ada@example.com", subject="Saved", text="Your memo is saved."))
     message = read(letter)
 
@@ -82,7 +82,7 @@ EVERYTHING = Email(
 )
 
 
-def test_R9_the_bytes_are_the_same_in_another_process_with_other_hashes_and_another_time_zone() -> None:
+def test_R9_bytes_are_the_same_in_another_process_with_other_hashes_and_another_time_zone() -> None:
     program = (
         "import sys; from tests.channels.test_smtp_mime import EVERYTHING, a_letter;"
         "sys.stdout.buffer.write(a_letter(EVERYTHING).data)"
@@ -122,7 +122,7 @@ def test_html_alone_is_not_accompanied_by_an_empty_text() -> None:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 @pytest.mark.parametrize("shape", ["text", "html", "both"])
-def test_every_script_arrives_as_it_was_written(text: str, shape: str) -> None:
+def test_script_arrives_as_it_was_written(text: str, shape: str) -> None:
     mail = Email("a@b.c", text=text if shape != "html" else "", html=text if shape != "text" else None)
 
     letter = a_letter(mail)
@@ -141,7 +141,7 @@ def test_every_script_arrives_as_it_was_written(text: str, shape: str) -> None:
         "  a   b  ",
     ],
 )  # fmt: skip
-def test_every_subject_arrives_as_it_was_written(subject: str) -> None:
+def test_subject_arrives_as_it_was_written(subject: str) -> None:
     letter = a_letter(Email("a@b.c", subject=subject, text="x", headers={LONG_NAME: subject}))
 
     message = read(letter)
@@ -154,7 +154,7 @@ def test_every_subject_arrives_as_it_was_written(subject: str) -> None:
     assert all(len(line) <= 76 for line in head if b"=?utf-8?b?" in line)
 
 
-def test_a_long_subject_takes_no_more_lines_than_it_needs() -> None:
+def test_long_subject_takes_no_more_lines_than_it_needs() -> None:
     letter = a_letter(Email("a@b.c", subject="A word of the subject " * 12, text="x"))
 
     head = letter.data.partition(b"\r\n\r\n")[0]
@@ -177,7 +177,7 @@ def test_a_long_subject_takes_no_more_lines_than_it_needs() -> None:
         ("A very long name " * 20 + "<shop@example.com>", ("A very long name " * 20).strip(), "shop@example.com"),
     ],
 )
-def test_every_name_of_a_sender_arrives_as_it_was_written(sender: str, name: str, address: str) -> None:
+def test_name_of_a_sender_arrives_as_it_was_written(sender: str, name: str, address: str) -> None:
     letter = a_letter(Email("a@b.c", text="x"), sender=sender)
 
     # Python's newer parser puts spaces between encoded words that belong together; its older one reads them as meant.
@@ -192,7 +192,7 @@ def test_every_name_of_a_sender_arrives_as_it_was_written(sender: str, name: str
 @pytest.mark.parametrize(
     "filename", ["a b.pdf", 'a"b.pdf', "übersicht.pdf", "备忘录" * 40 + ".pdf", "🎈.zip", "a;b=c.txt"]
 )
-def test_every_filename_arrives_as_it_was_written(filename: str) -> None:
+def test_filename_arrives_as_it_was_written(filename: str) -> None:
     letter = a_letter(Email("a@b.c", text="x", attachments=[Attachment(filename, b"x")]))
 
     [attachment] = read(letter).iter_attachments()
@@ -201,7 +201,7 @@ def test_every_filename_arrives_as_it_was_written(filename: str) -> None:
     assert max(map(len, letter.data.split(b"\r\n"))) <= 998
 
 
-def test_an_internationalised_domain_is_ascii_and_a_mailbox_outside_ascii_needs_a_server_that_takes_it() -> None:
+def test_internationalised_domain_is_ascii_and_a_mailbox_outside_ascii_needs_a_server_that_takes_it() -> None:
     domain = a_letter(Email("ada@münchen.de", text="x"))
     mailbox = a_letter(Email("ügür@example.com", text="x"))
 
@@ -214,7 +214,7 @@ LINES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_
 
 
 @given(subject=LINES, text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), value=LINES)
-def test_whatever_is_written_the_headers_are_those_that_were_meant(subject: str, text: str, value: str) -> None:
+def test_mime_headers_are_those_that_were_meant(subject: str, text: str, value: str) -> None:
     letter = a_letter(Email("a@b.c", subject=subject, text=text, html=text, headers={"X-Own": value}))
 
     message = read(letter)

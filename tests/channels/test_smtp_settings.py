@@ -31,20 +31,20 @@ def test_urls(url: str, host: str, port: int, security: str, user: str | None, p
     assert settings.hello == "example.com"
 
 
-def test_a_password_of_its_own_goes_before_the_one_in_the_url() -> None:
+def test_password_of_its_own_goes_before_the_one_in_the_url() -> None:
     settings = SmtpSettings.parse_url("smtp://shop:a@mail.example.com", sender=SENDER, password="b", pool=3)
 
     assert (settings.password, settings.pool) == ("b", 3)
 
 
-def test_the_password_is_never_shown() -> None:
+def test_password_is_never_shown() -> None:
     assert "s3cret" not in repr(SmtpSettings.parse_url("smtp://shop:s3cret@mail.example.com", sender=SENDER))
 
 
 @pytest.mark.parametrize(
     "url", ["mail.example.com", "http://mail.example.com", "smtp://", "smtp://a:s3cret@h:port", "smtp://a:s3cret@h/x"]
 )
-def test_what_is_no_url_of_a_mail_server_is_said_without_repeating_it(url: str) -> None:
+def test_smtp_url_that_is_invalid_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ConfigError, match=r"smtp://user@mail\.example\.com:587") as raised:
         SmtpSettings.parse_url(url, sender=SENDER)
 
@@ -68,7 +68,7 @@ def test_what_is_no_url_of_a_mail_server_is_said_without_repeating_it(url: str) 
         ({"local_hostname": "a b"}, "local_hostname"),
     ],
 )
-def test_what_cannot_be_set(changes: dict[str, Any], says: str) -> None:
+def test_smtp_settings_that_are_invalid_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         SmtpSettings(**{"host": "mail.example.com", "port": 587, "sender": SENDER, **changes})
 
@@ -78,7 +78,7 @@ def test_certificates_that_cannot_be_read_are_said_at_the_start(tmp_path: Path) 
         SmtpChannel(SmtpSettings(host="mail.example.com", port=587, sender=SENDER, ca=str(tmp_path / "nowhere.pem")))
 
 
-def test_a_mail_that_may_have_been_sent_is_held_for_a_person() -> None:
+def test_mail_that_may_have_been_sent_is_held_for_a_person() -> None:
     channels = Channels()
     channels.add(SmtpChannel(SmtpSettings(host="mail.example.com", port=587, sender=SENDER)), "mailto", **POLICY)
 

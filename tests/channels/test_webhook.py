@@ -73,7 +73,7 @@ class TestWebhookInTrouble(ChannelContract):
             await channel.close()
 
 
-async def test_the_body_is_posted_with_the_token(webhook: Webhook) -> None:
+async def test_body_is_posted_with_the_token(webhook: Webhook) -> None:
     with Receiver() as receiver:
         message = message_to(f"{receiver.url}/memo", attempt=3, headers='{"X-Own": "1"}')
         outcome = await webhook.send(message, timeout=30)
@@ -84,14 +84,14 @@ async def test_the_body_is_posted_with_the_token(webhook: Webhook) -> None:
     assert json.loads(arrival.body) == {"memo": "Grüße"}
 
 
-async def test_a_destinations_own_content_goes_before_the_payload(webhook: Webhook) -> None:
+async def test_destinations_own_content_goes_before_the_payload(webhook: Webhook) -> None:
     with Receiver() as receiver:
         await webhook.send(message_to(receiver.url, content='{"own": true}'), timeout=30)
 
     assert receiver.arrivals[0].body == b'{"own": true}'
 
 
-async def test_D4_every_attempt_carries_the_same_id_and_the_same_bytes(webhook: Webhook) -> None:
+async def test_D4_attempt_carries_the_same_id_and_the_same_bytes(webhook: Webhook) -> None:
     seen = Seen()
     async with raw_server(seen.connected) as port:
         for attempt in (1, 2, 3):
@@ -105,7 +105,7 @@ async def test_D4_every_attempt_carries_the_same_id_and_the_same_bytes(webhook: 
 
 
 class TestSigning:
-    async def test_a_subscriptions_signature_is_what_the_standard_says(self, webhook: Webhook) -> None:
+    async def test_subscriptions_signature_is_what_the_standard_says(self, webhook: Webhook) -> None:
         secret = new_secret()
         seen = await self.sent(webhook, Credentials(signing=(key_of(secret),)))
 
@@ -115,14 +115,14 @@ class TestSigning:
         with pytest.raises(WebhookVerificationError):
             Verifier(secret).verify(seen.body() + b" ", seen.headers())
 
-    async def test_while_a_rotation_overlaps_both_secrets_verify(self, webhook: Webhook) -> None:
+    async def test_rotation_that_overlaps_verifies_with_both_secrets(self, webhook: Webhook) -> None:
         new, old = new_secret(), new_secret()
         seen = await self.sent(webhook, Credentials(signing=(key_of(new), key_of(old))))
 
         for secret in (new, old):
             assert Verifier(secret).verify(seen.body(), seen.headers()) == json.loads(PAYLOAD)
 
-    async def test_the_configured_secret_signs_what_has_none_of_its_own(self, client: HttpClient) -> None:
+    async def test_configured_secret_signs_what_has_none_of_its_own(self, client: HttpClient) -> None:
         configured, own = new_secret(), new_secret()
         webhook = Webhook(client, secret=configured)
 
@@ -131,13 +131,13 @@ class TestSigning:
             assert Verifier(secret).verify(seen.body(), seen.headers()) == json.loads(PAYLOAD)
             assert len(seen.headers()["webhook-signature"].split()) == 1
 
-    async def test_without_a_secret_it_is_not_signed(self, webhook: Webhook) -> None:
+    async def test_webhook_without_a_secret_is_not_signed(self, webhook: Webhook) -> None:
         seen = await self.sent(webhook, Credentials())
 
         assert "webhook-signature" not in seen.headers()
         assert abs(int(seen.headers()["webhook-timestamp"]) - time.time()) < 60
 
-    def test_a_wrong_secret_is_found_at_the_start_and_not_repeated(self, client: HttpClient) -> None:
+    def test_secret_that_is_invalid_is_found_at_the_start_and_not_repeated(self, client: HttpClient) -> None:
         with pytest.raises(ConfigError) as caught:
             Webhook(client, secret="whsec_tooshort")
 
@@ -170,7 +170,7 @@ class TestHeaders:
             "transfer_encoding", "proxy_authorization", "webhook~id",
         ],
     )  # fmt: skip
-    async def test_nobody_can_replace_a_header_that_is_ours(self, webhook: Webhook, name: str) -> None:
+    async def test_headers_of_ours_cannot_be_replaced(self, webhook: Webhook, name: str) -> None:
         given = {name: "forged"}
         seen = await self.sent(webhook, Credentials(headers=given), headers=json.dumps(given))
 
@@ -178,7 +178,7 @@ class TestHeaders:
         assert seen.values("idempotency-key") == [seen.headers()["webhook-id"]]
         assert seen.body() == PAYLOAD.encode()
 
-    async def test_of_headers_that_are_alike_to_a_server_only_one_goes_out(self, webhook: Webhook) -> None:
+    async def test_headers_alike_to_a_server_go_out_once(self, webhook: Webhook) -> None:
         """The subscription's, before what the event brings along."""
         events = {"x_team": "forged", "X.Team": "forged", "x-other_name": "1"}
         seen = await self.sent(webhook, Credentials(headers={"X-Team": "shop"}), headers=json.dumps(events))
@@ -187,7 +187,7 @@ class TestHeaders:
         assert (seen.values("x-team"), seen.values("x-other_name")) == (["shop"], ["1"])
 
     @pytest.mark.parametrize("evil", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "a\rX-Evil: 1", "a\0", "\ud800"])
-    async def test_what_could_break_a_line_is_left_out(self, webhook: Webhook, evil: str) -> None:
+    async def test_header_that_could_break_a_line_is_left_out(self, webhook: Webhook, evil: str) -> None:
         given = {"X-Value": evil, evil: "1", "X Space": "1", "X-Evil: 1\r\nX-More": "1", "": "1", "X-Good": "ja, ü"}
         seen = await self.sent(webhook, Credentials(headers=given), headers=json.dumps(given))
 
@@ -238,19 +238,19 @@ class TestAnswers:
         if isinstance(outcome, Deferred):
             assert outcome.again_in == timedelta(seconds=int(headers["Retry-After"]))
 
-    async def test_only_the_beginning_of_an_answer_is_kept(self, webhook: Webhook) -> None:
+    async def test_response_is_kept_only_in_its_beginning(self, webhook: Webhook) -> None:
         outcome, _ = await self.answered(webhook, status=500, body=b"\xff" * 1_000_000)
 
         assert isinstance(outcome, Unknown)
         assert 0 < len(outcome.response or "") <= 2000
 
-    async def test_an_answer_is_kept_without_what_a_terminal_would_obey(self, webhook: Webhook) -> None:
+    async def test_answer_is_kept_without_what_a_terminal_would_obey(self, webhook: Webhook) -> None:
         outcome, _ = await self.answered(webhook, status=500, body="ä\x1b[2J\0\x9b1m\nline".encode())
 
         assert isinstance(outcome, Unknown)
         assert outcome.response == "ä�[2J��1m\nline"
 
-    async def test_an_answer_that_repeats_our_secrets_is_kept_without_them(self, webhook: Webhook) -> None:
+    async def test_answer_that_repeats_our_secrets_is_kept_without_them(self, webhook: Webhook) -> None:
         key = key_of(new_secret())
         credentials = Credentials(signing=(key,), bearer="s3cret-bearer", headers={"X-Key": "s3cret/header"})
 
@@ -275,7 +275,7 @@ class TestAnswers:
 
 
 class TestCertificates:
-    async def test_a_subscriptions_certificate_is_shown_to_the_receiver(
+    async def test_subscriptions_certificate_is_shown_to_the_receiver(
         self, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     ) -> None:
         authority().cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -311,7 +311,7 @@ class TestCertificates:
         assert not seen.requests
 
 
-async def test_a_receiver_gone_for_good_is_told_apart(webhook: Webhook) -> None:
+async def test_receiver_gone_for_good_is_told_apart(webhook: Webhook) -> None:
     with Receiver(answer=lambda arrival: web.Response(status=410)) as receiver:
         outcome = await webhook.send(message_to(receiver.url), timeout=30)
 
@@ -319,7 +319,7 @@ async def test_a_receiver_gone_for_good_is_told_apart(webhook: Webhook) -> None:
     assert outcome.code == "http_410"
 
 
-async def test_an_address_on_a_closed_network_is_refused_with_what_to_do() -> None:
+async def test_address_on_a_closed_network_is_refused_with_what_to_do() -> None:
     with Receiver() as receiver:
         webhook = Webhook(HttpClient(Guard()))
         outcome = await webhook.send(message_to(receiver.url), timeout=30)
@@ -331,7 +331,7 @@ async def test_an_address_on_a_closed_network_is_refused_with_what_to_do() -> No
     assert not receiver.arrivals
 
 
-async def test_an_error_never_tells_the_address(webhook: Webhook) -> None:
+async def test_error_never_tells_the_address(webhook: Webhook) -> None:
     address = f"http://{HOST}:{free_port()}/token-in-path?secret=1"
 
     outcome = await webhook.send(message_to(address), timeout=30)
@@ -340,7 +340,7 @@ async def test_an_error_never_tells_the_address(webhook: Webhook) -> None:
     assert "token-in-path" not in repr(outcome)
 
 
-async def test_a_send_can_be_cut_off(webhook: Webhook) -> None:
+async def test_send_can_be_cut_off(webhook: Webhook) -> None:
     began: list[bool] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -355,7 +355,7 @@ async def test_a_send_can_be_cut_off(webhook: Webhook) -> None:
             await sending
 
 
-def test_a_webhook_cannot_be_asked(webhook: Webhook) -> None:
+def test_webhook_cannot_be_asked(webhook: Webhook) -> None:
     assert not isinstance(webhook, Asking)
 
 

@@ -21,12 +21,12 @@ def shown(expected: Expected) -> str:
     return kind.__name__ if code is None else f"{kind.__name__} `{code}`"
 
 
-def test_the_table_of_the_documentation_is_the_one_that_is_proven() -> None:
+def test_table_of_the_documentation_is_the_one_that_is_proven() -> None:
     proven = {name: {trouble: shown(each) for trouble, each in column.items()} for name, column in EXPECTED.items()}
 
     assert documented() == proven
 
 
-def test_every_channel_answers_for_every_trouble() -> None:
+def test_channel_answers_for_every_trouble() -> None:
     for column in EXPECTED.values():
         assert set(column) == set(TROUBLES)

@@ -22,7 +22,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("code", LOG_IN)
-def test_a_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, code: int) -> None:
+def test_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, code: int) -> None:
     outcome = meaning(step, code, "no")
 
     assert isinstance(outcome, Deferred)
@@ -31,7 +31,7 @@ def test_a_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("code", NOT_UNDERSTOOD)
-def test_a_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: Step, code: int) -> None:
+def test_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: Step, code: int) -> None:
     outcome = meaning(step, code, "no")
 
     assert isinstance(outcome, Deferred)
@@ -40,7 +40,7 @@ def test_a_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: St
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("enhanced", OUR_OWN)
-def test_what_a_mail_server_says_of_us_is_not_said_of_the_recipient(step: Step, enhanced: str) -> None:
+def test_smtp_code_about_us_is_not_about_the_recipient(step: Step, enhanced: str) -> None:
     outcome = meaning(step, 550, f"{enhanced} no")
 
     assert isinstance(outcome, Deferred)
@@ -48,34 +48,34 @@ def test_what_a_mail_server_says_of_us_is_not_said_of_the_recipient(step: Step, 
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_what_is_too_large_is_refused_at_every_step(step: Step) -> None:
+def test_smtp_code_for_too_large_is_refused_at_every_step(step: Step) -> None:
     assert isinstance(meaning(step, 552, "too large"), Refused)
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("code", "kind"), [(400, Failed), (499, Failed), (554, Refused)])
-def test_below_500_it_may_be_taken_another_time(step: Step, code: int, kind: type) -> None:
+def test_smtp_code_below_500_may_be_retried(step: Step, code: int, kind: type) -> None:
     if step is not Step.MAIL or code < 500:
         assert isinstance(meaning(step, code, "no"), kind)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL])
-def test_what_this_machine_lacks_is_nobody_elses_fault(number: int) -> None:
+def test_errno_of_this_machine_is_our_fault(number: int) -> None:
     assert lack_of(OSError(number, os.strerror(number))) is not None
 
 
 @pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT])
-def test_what_the_other_side_does_is_not_ours(number: int) -> None:
+def test_errno_of_the_receiver_is_not_our_fault(number: int) -> None:
     assert lack_of(OSError(number, os.strerror(number))) is None
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_that_is_ours_is_so_in_every_spelling(name: str) -> None:
+def test_header_that_is_ours_is_so_in_every_spelling(name: str) -> None:
     spellings = [name, name.upper(), name.replace("-", "_"), name.replace("-", "."), name.title()]
 
     assert all(header_names.is_ours(each) for each in spellings)
 
 
 @pytest.mark.parametrize("name", ["x-host", "authorization", "content", "x-webhook-id", "user-agent", "traceparent"])
-def test_other_headers_are_the_callers(name: str) -> None:
+def test_headers_that_are_not_reserved_are_the_callers(name: str) -> None:
     assert not header_names.is_ours(name)

@@ -77,7 +77,7 @@ def texts(draw: st.DrawFn) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(text=texts())
-def test_a_file_is_read_or_refused_in_one_sentence(text: str) -> None:
+def test_file_is_read_or_refused_in_one_sentence(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sendonce.toml")
         path.write_text(text, "utf-8")
@@ -102,7 +102,7 @@ def test_a_file_is_read_or_refused_in_one_sentence(text: str) -> None:
         max_size=4,
     )
 )
-def test_an_environment_is_read_or_refused_in_one_sentence(environment: dict[str, str]) -> None:
+def test_environment_is_read_or_refused_in_one_sentence(environment: dict[str, str]) -> None:
     try:
         said = repr(load(None, environment))
     except ConfigError as error:

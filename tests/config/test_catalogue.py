@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: f"{each.table}.{each.key}")
-def test_a_setting_has_a_sentence_and_either_a_default_or_an_example(setting: Setting) -> None:
+def test_setting_has_a_sentence_and_either_a_default_or_an_example(setting: Setting) -> None:
     assert setting.about.endswith(".")
     assert bool(spelled_default(setting)) != bool(setting.example)
     if setting.part:
@@ -40,13 +40,13 @@ def test_a_setting_has_a_sentence_and_either_a_default_or_an_example(setting: Se
 @pytest.mark.parametrize(
     ("table", "part"), [("worker", WorkerConfig), ("alerts", AlertSettings), ("retention", RetentionSettings)]
 )
-def test_nothing_of_a_part_is_left_out(table: str, part: type) -> None:
+def test_catalogue_leaves_out_no_field_of_a_part(table: str, part: type) -> None:
     settings = {each.field or each.key for each in TABLES[table].values() if each.part}
 
     assert settings == {each.name for each in fields(part)} - ELSEWHERE
 
 
-def test_no_two_settings_share_a_variable_or_an_option() -> None:
+def test_settings_share_no_variable_and_no_option() -> None:
     for names in ([each.environment for each in SETTINGS], [each.option for each in SETTINGS]):
         given = [name for name in names if name]
         assert len(given) == len(set(given))
@@ -67,7 +67,7 @@ def has_a_default() -> Callable[[str], bool]:
     return lines.__contains__
 
 
-def test_the_example_changes_nothing_nor_do_the_defaults_in_it(tmp_path: Path) -> None:
+def test_example_changes_nothing_nor_do_the_defaults_in_it(tmp_path: Path) -> None:
     for path in (written(tmp_path, lambda line: False), written(tmp_path, has_a_default())):
         settings, plain = load(path, {}), load(None, {})
         for name in ("database", "worker", "policy", "retention", "alerts", "notify", "metrics", "app", "mail"):
@@ -76,7 +76,7 @@ def test_the_example_changes_nothing_nor_do_the_defaults_in_it(tmp_path: Path) -
     assert path.read_text().count("\nlease = ") == 1
 
 
-def test_the_whole_example_can_be_read(tmp_path: Path) -> None:
+def test_whole_example_can_be_read(tmp_path: Path) -> None:
     """Not the certificates, which are files that somebody has; and one way for mails only."""
     secret = new_secret()
     environment = {
@@ -110,7 +110,7 @@ def test_the_whole_example_can_be_read(tmp_path: Path) -> None:
         ("SENDONCE_MAX_ATTEMPTS", "SENDONCE_POLICY_MAX_ATTEMPTS"),
     ],
 )
-def test_a_variable_that_is_nearly_right_is_an_error(name: str, meant: str) -> None:
+def test_variable_that_is_nearly_right_is_an_error(name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no variable {name}; do you mean {meant}\\?"):
         load(None, {name: "x"})
 
@@ -123,11 +123,11 @@ def test_variable_that_was_renamed_is_refused_with_its_new_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["SENDONCE_TEST_POSTGRES", "SENDONCE_SHOP_TOKEN", "SENDONCE", "PATH"])
-def test_other_variables_are_somebody_elses(name: str) -> None:
+def test_variables_of_others_are_ignored(name: str) -> None:
     check_variable(name)
 
 
-def test_a_variable_that_the_file_asks_for_may_have_any_name(tmp_path: Path) -> None:
+def test_variable_that_the_file_asks_for_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "sendonce.toml"
     path.write_text('[database]\nurl = { env = "SENDONCE_DATABASE_URL" }\n')
 

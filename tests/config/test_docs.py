@@ -35,7 +35,7 @@ def row_of(setting: Setting) -> str:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_page_says_what_the_catalogue_says(table: str) -> None:
+def test_page_says_what_the_catalogue_says(table: str) -> None:
     [section] = re.findall(rf"^## `\[{table}(?:\.[A-Z]+)?\]`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
 
     rows = [line for line in section.splitlines() if line.startswith("| `")]
@@ -43,11 +43,11 @@ def test_the_page_says_what_the_catalogue_says(table: str) -> None:
     assert rows == [row_of(setting) for setting in TABLES[table].values()]
 
 
-def test_every_table_but_the_providers_is_in_the_example() -> None:
+def test_table_but_the_providers_is_in_the_example() -> None:
     assert TABLES.keys() - tomllib.loads(example()).keys() == {"postmark", "resend"}
 
 
-async def test_the_example_can_be_read(tmp_path: Path) -> None:
+async def test_example_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "sendonce.toml"
     path.write_text(example())
     environment = {
@@ -68,7 +68,7 @@ async def test_the_example_can_be_read(tmp_path: Path) -> None:
     await channels.close()
 
 
-def test_the_page_about_alerts_names_every_condition() -> None:
+def test_page_about_alerts_names_every_condition() -> None:
     page = (DOCS / "how-to" / "alerts.md").read_text("utf-8")
 
     for name in (

@@ -32,7 +32,7 @@ def refusal(folder: Path, text: str, environment: Mapping[str, str] | None = Non
     return str(caught.value).replace(f"{folder}/", "")
 
 
-def test_without_a_file_everything_has_its_default() -> None:
+def test_settings_have_their_defaults_without_a_file() -> None:
     settings = load(None, {})
 
     assert settings == Settings(guard=settings.guard, sealer=settings.sealer)
@@ -48,20 +48,20 @@ def test_without_a_file_everything_has_its_default() -> None:
 
 
 @pytest.mark.parametrize(("pause", "longest"), [("20s", 5), ("5m", 5), ("10m", 10)])
-def test_a_breakers_first_pause_makes_the_longest_one_no_shorter(tmp_path: Path, pause: str, longest: int) -> None:
+def test_breakers_first_pause_makes_the_longest_one_no_shorter(tmp_path: Path, pause: str, longest: int) -> None:
     worker = loaded(tmp_path, f'[worker]\nbreaker_pause = "{pause}"\n').worker
 
     assert worker.breaker_pause == parse_duration(pause)
     assert worker.breaker_longest == timedelta(minutes=longest)
 
 
-def test_a_key_that_seems_to_stand_twice_has_no_line_rather_than_a_wrong_one() -> None:
+def test_key_that_seems_to_stand_twice_has_no_line_rather_than_a_wrong_one() -> None:
     text = '[mail]\nsender = """\nkey = 1\n"""\nkey = 2\n[log]\nkey = 3\n'
 
     assert lines_of(text) == {("mail", "sender"): 2, ("log", "key"): 7}
 
 
-def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
+def test_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     assert loaded(tmp_path, "").alerts == load(None, {}).alerts
 
 
@@ -155,11 +155,11 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_what_is_wrong_is_one_sentence_that_says_where(tmp_path: Path, text: str, sentence: str) -> None:
+def test_config_error_is_one_sentence_with_its_location(tmp_path: Path, text: str, sentence: str) -> None:
     assert refusal(tmp_path, text).startswith(f"sendonce.toml: {sentence}")
 
 
-def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
 
     assert refusal(tmp_path, "a = ") == "sendonce.toml is not TOML: Invalid value (at end of document)"
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
         assert refusal(tmp_path, text).startswith("sendonce.toml cannot be read: a number in it is too large")
 
 
-def test_the_file_is_the_one_that_is_named_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_the_one_that_is_named_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find(None, {}) is None
 
@@ -184,7 +184,7 @@ def test_the_file_is_the_one_that_is_named_nearest(tmp_path: Path, monkeypatch: 
     assert find("given.toml", {"SENDONCE_CONFIG": "other.toml"}) == Path("given.toml")
 
 
-def test_a_secret_is_a_text_or_comes_from_the_environment_or_a_file_beside(tmp_path: Path) -> None:
+def test_secret_is_a_text_or_comes_from_the_environment_or_a_file_beside(tmp_path: Path) -> None:
     secret = new_secret()
     (tmp_path / "secret.txt").write_text(f"{secret}\n")
 
@@ -244,11 +244,11 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_no_secret_is_in_what_is_said_of_it(tmp_path: Path, text: str) -> None:
+def test_config_error_contains_no_secret(tmp_path: Path, text: str) -> None:
     assert HIDDEN not in refusal(tmp_path, text)
 
 
-def test_the_environment_goes_before_the_file_where_names_are_old(tmp_path: Path) -> None:
+def test_environment_goes_before_the_file_where_names_are_old(tmp_path: Path) -> None:
     key = new_key()
     text = f'[network]\nallow = ["10.0.0.0/8"]\n[secrets]\nkeys = "bad"\n{MAIL}[smtp]\nurl = "smtp://file.example"\n'
     environment = {
@@ -277,7 +277,7 @@ def test_mail_needs_no_file() -> None:
     assert (mail.smtp.host, mail.smtp.sender) == ("mail.example.com", "shop@example.com")
 
 
-def test_the_one_way_that_is_described_is_taken(tmp_path: Path) -> None:
+def test_mail_transport_that_is_configured_is_used(tmp_path: Path) -> None:
     mail = loaded(tmp_path, f'{MAIL}[resend]\nkey = "re_1"\n').mail
 
     assert mail is not None

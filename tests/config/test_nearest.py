@@ -38,7 +38,7 @@ def shown(given: Everything, folder: Path, *, defaults: bool = False) -> dict[st
     }
 
 
-def test_an_option_goes_before_a_variable_before_the_file_before_the_default(tmp_path: Path) -> None:
+def test_option_goes_before_a_variable_before_the_file_before_the_default(tmp_path: Path) -> None:
     text = '[worker]\nlease = "41s"\npoll = "2s"\ngrace = "3s"\n'
     environment = {"SENDONCE_WORKER_LEASE": "42s", "SENDONCE_WORKER_POLL": "4s"}
 
@@ -55,7 +55,7 @@ def test_an_option_goes_before_a_variable_before_the_file_before_the_default(tmp
     }
 
 
-def test_a_policy_is_put_together_from_all_of_them(tmp_path: Path) -> None:
+def test_policy_is_put_together_from_all_of_them(tmp_path: Path) -> None:
     text = '[policy]\nmax_attempts = 2\ntimeout = "2s"\njitter = 0.2\nif_unsure = "hold"\n'
     environment = {
         "SENDONCE_POLICY": '{"timeout": "3s", "jitter": 0.3, "max_attempts": 3}',
@@ -119,7 +119,7 @@ def test_variables_are_read_like_the_file() -> None:
         ({}, {"--lease": "5s"}, "a send may take 10 s but the lease is only 5 s; make the lease longer"),
     ],
 )
-def test_what_is_wrong_says_where_it_stands(
+def test_config_error_names_its_source(
     environment: Mapping[str, str], options: Mapping[str, object], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -129,7 +129,7 @@ def test_what_is_wrong_says_where_it_stands(
     assert HIDDEN not in str(caught.value)
 
 
-def test_a_wrong_address_of_a_variable_is_not_blamed_on_the_file() -> None:
+def test_address_from_a_variable_is_not_blamed_on_the_file() -> None:
     environment = {"SENDONCE_SMTP_URL": f"http://{HIDDEN}", "SENDONCE_MAIL_SENDER": "shop@example.com"}
 
     with pytest.raises(ConfigError, match=r"^SENDONCE_SMTP_URL: the smtp url must be like") as caught:
@@ -180,7 +180,7 @@ def test_defaults_are_shown_when_asked_for() -> None:
     assert InForce("webhooks.secret", "not set", "default") in rows
 
 
-def test_a_line_that_is_not_sure_is_not_said(tmp_path: Path) -> None:
+def test_line_that_is_not_sure_is_not_said(tmp_path: Path) -> None:
     text = """
 worker.lease = '41s'
 [http.shop]
@@ -197,7 +197,7 @@ remembers = '7d'
     assert found["http.shop.remembers"][1] == "sendonce.toml line 7"
 
 
-async def test_a_channels_policy_is_its_own_then_that_of_the_settings() -> None:
+async def test_channels_policy_is_its_own_then_that_of_the_settings() -> None:
     own = Channels()
     own.add(builtin().find("null:a"), "sms", timeout="3s", max_attempts=4)  # type: ignore[arg-type]
     policies: dict[str, dict[str, object]] = {"sms": {"max_attempts": 2}, "null": {"timeout": "1s"}}
@@ -209,7 +209,7 @@ async def test_a_channels_policy_is_its_own_then_that_of_the_settings() -> None:
     await channels.close()
 
 
-def test_a_policy_for_a_channel_that_is_not_there_is_an_error() -> None:
+def test_policy_for_a_channel_that_is_not_there_is_an_error() -> None:
     with pytest.raises(
         ConfigError, match=r"\[policy.sms\]: no channel here sends to sms:; there are: http, https, null"
     ):

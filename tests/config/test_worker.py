@@ -45,7 +45,7 @@ def work(folder: Path, text: str, *options: str, **environment: str) -> Ran:
     return run("worker", "--until-idle", *options, cwd=folder, env=environment)
 
 
-def test_D4_a_named_endpoint_gets_its_secret_and_can_be_asked(folder: Path, provider: Provider) -> None:
+def test_D4_named_endpoint_gets_its_secret_and_can_be_asked(folder: Path, provider: Provider) -> None:
     publish(folder, "memo/1", f"{provider.url}/shop/1")
 
     ran = work(
@@ -106,7 +106,7 @@ def test_M12_dead_letters_are_told_by_a_signed_webhook_and_by_mail(folder: Path,
     assert "alert         dead_letters since" in shown
 
 
-def test_a_network_that_is_not_open_is_not_dialled_for_alerts_either(folder: Path, provider: Provider) -> None:
+def test_network_that_is_not_open_is_not_dialled_for_alerts_either(folder: Path, provider: Provider) -> None:
     publish(folder, "memo/1", f"{provider.url}/memo")
 
     ran = work(folder, f'[alerts]\nwebhook = "{provider.url}/alerts"\n')
@@ -115,14 +115,14 @@ def test_a_network_that_is_not_open_is_not_dialled_for_alerts_either(folder: Pat
     assert "an alert could not be told by webhook: address_forbidden" in ran.err
 
 
-def test_wrong_settings_end_the_worker_before_it_begins(folder: Path) -> None:
+def test_worker_refuses_wrong_settings_before_it_begins(folder: Path) -> None:
     ran = work(folder, "[alerts]\nrepeet = 1\n")
 
     assert ran.code == 2
     assert ran.err == "sendonce: sendonce.toml: there is no key 'repeet' in [alerts]; do you mean repeat?\n"
 
 
-def test_a_settings_file_that_is_named_must_be_there(folder: Path) -> None:
+def test_settings_file_that_is_named_must_be_there(folder: Path) -> None:
     assert "there is no settings file other.toml" in work(folder, "", "--config", "other.toml").err
     assert "there is no settings file third.toml" in work(folder, "", SENDONCE_CONFIG="third.toml").err
 
@@ -144,7 +144,7 @@ def test_alerts_by_mail_without_a_way_for_mails_are_a_wrong_setting(folder: Path
         ("apprise", '[apprise.sms]\nurl = "json://localhost/{address}"\n', "[apprise.sms]:apprise"),
     ],
 )
-def test_a_table_that_needs_another_package_says_so(folder: Path, package: str, table: str, extra: str) -> None:
+def test_table_that_needs_another_package_says_so(folder: Path, package: str, table: str, extra: str) -> None:
     (folder / "sendonce.toml").write_text(table)
     name, _, wanted = extra.partition(":")
 
@@ -155,7 +155,7 @@ def test_a_table_that_needs_another_package_says_so(folder: Path, package: str, 
     assert ran.err.endswith(f" needs: pip install 'sendonce[{wanted}]'\n")
 
 
-def test_a_worker_without_any_extra_works(folder: Path) -> None:
+def test_worker_without_any_extra_works(folder: Path) -> None:
     publish(folder, "memo/1", "null:a")
 
     packages = "aiohttp,aiosmtplib,apprise,cryptography,uvloop"
@@ -165,7 +165,7 @@ def test_a_worker_without_any_extra_works(folder: Path) -> None:
     assert "1 finished" in ran.err
 
 
-def test_nothing_is_imported_that_is_not_used(folder: Path) -> None:
+def test_worker_imports_only_what_it_uses(folder: Path) -> None:
     (folder / "sendonce.toml").write_text('[alerts]\nrepeat = "2h"\n')
 
     assert run("worker", "--until-idle", cwd=folder, program=("-c", IMPORTED)).out == "[]\n"
@@ -186,7 +186,7 @@ def test_secrets_that_are_sealed_are_opened_with_the_keys_of_the_file(folder: Pa
     assert b"sealed:" in (folder / "sendonce.db").read_bytes()
 
 
-def test_W11_a_worker_has_the_limits_of_its_file_and_of_its_environment(folder: Path, provider: Provider) -> None:
+def test_W11_worker_has_the_limits_of_its_file_and_of_its_environment(folder: Path, provider: Provider) -> None:
     publish(folder, "memo/1", f"{provider.url}/busy")
     provider.control(fail="503", path="/busy")
 

@@ -58,7 +58,7 @@ CLAIM = """
 """
 
 
-async def test_M1_the_memo_and_its_mails_roll_back_together(memos: Memos) -> None:
+async def test_M1_memo_and_its_mails_roll_back_together(memos: Memos) -> None:
     engine = async_engine(url_of(memos.database))
 
     async def work(connection: AsyncConnection) -> None:
@@ -100,7 +100,7 @@ async def test_M1_under_serializable_every_writer_gets_in_once_and_the_numbers_h
         assert memos.database.one("select count(distinct idempotency_key) from email_outbox") == 12
 
 
-async def test_M1_M3_a_memo_with_the_callers_id_is_written_and_mailed_once_however_many_race(memos: Memos) -> None:
+async def test_M1_M3_memo_with_the_callers_id_is_written_and_mailed_once_however_many_race(memos: Memos) -> None:
     memo_id = uuid4()
     wanted = [a_memo("ada@example.com", prefix="AB"[number % 2], id=str(memo_id)) for number in range(6)]
 
@@ -110,7 +110,7 @@ async def test_M1_M3_a_memo_with_the_callers_id_is_written_and_mailed_once_howev
     assert memos.database.one("select count(*) from memo_numbers") == 1, "no number was taken by the others"
 
 
-def test_M3_the_same_id_again_gives_the_memo_that_is_there(app: RunningMemos) -> None:
+def test_M3_same_id_again_gives_the_memo_that_is_there(app: RunningMemos) -> None:
     to, memo_id = address("ada"), str(uuid4())
 
     first = app.write(to, id=memo_id)
@@ -152,7 +152,7 @@ async def test_M2_what_belongs_to_one_memo_is_found_by_its_indexes(memos: Memos)
     assert "ix_memo_messages_memo_id" in text
 
 
-async def test_M3_the_key_is_memo_type_and_recipient_and_the_database_refuses_it_twice(memos: Memos) -> None:
+async def test_M3_key_is_memo_type_and_recipient_and_the_database_refuses_it_twice(memos: Memos) -> None:
     [memo_id] = await memos.create(a_memo("ada@example.com", "Ada@example.com", "ada@EXAMPLE.com", "ada@example.com"))
 
     keys = [row["idempotency_key"] for row in memos.rows()]
@@ -199,7 +199,7 @@ async def test_M4_what_others_have_locked_is_skipped_and_not_waited_for(memos: M
     await memos.database.close()
 
 
-def test_M5_a_mail_that_is_being_sent_says_so_and_since_when(app: RunningMemos) -> None:
+def test_M5_mail_that_is_being_sent_says_so_and_since_when(app: RunningMemos) -> None:
     to = address("slow")
     app.provider.control(slow="5s", path=f"mailto:{to}")
 
@@ -212,7 +212,7 @@ def test_M5_a_mail_that_is_being_sent_says_so_and_since_when(app: RunningMemos) 
     assert app.until(mail["id"], "SENT")["last_attempt_at"] == sending["last_attempt_at"]
 
 
-def test_M6_M8_a_mail_that_failed_and_then_went_is_sent_with_its_time_and_no_error(app: RunningMemos) -> None:
+def test_M6_M8_mail_that_failed_and_then_went_is_sent_with_its_time_and_no_error(app: RunningMemos) -> None:
     to = address("grey")
     app.provider.control(mail_fail="451:first:2", path=f"mailto:{to}")
 
@@ -279,7 +279,7 @@ async def test_M8_pending_sending_failed_and_back_to_pending_by_a_replay(memos: 
     assert memos.count("outbox_history") == 2
 
 
-def test_M9_the_address_of_a_failed_mail_is_corrected_and_what_was_before_is_kept(app: RunningMemos) -> None:
+def test_M9_address_of_a_failed_mail_is_corrected_and_what_was_before_is_kept(app: RunningMemos) -> None:
     wrong, right = address("nobody"), address("nora")
     app.provider.control(mail_fail="550", path=f"mailto:{wrong}")
     [mail] = app.write(wrong)["messages"]
@@ -300,7 +300,7 @@ def test_M9_the_address_of_a_failed_mail_is_corrected_and_what_was_before_is_kep
     assert (log["kind"], log["operator"], log["reason"]) == ("correct", "ada", "she has moved")
 
 
-def test_M9_M14_a_replay_sends_the_same_mail_under_the_same_token_and_a_correction_has_its_own(
+def test_M9_M14_replay_sends_the_same_mail_under_the_same_token_and_a_correction_has_its_own(
     app: RunningMemos,
 ) -> None:
     to = address("full")
@@ -328,7 +328,7 @@ def test_M9_M14_a_replay_sends_the_same_mail_under_the_same_token_and_a_correcti
     assert refused.body == {"error": "this mail was sent; give even_if_sent as true to send it all the same"}
 
 
-async def test_M10_the_application_writes_memos_and_mails_but_no_state_and_others_no_memos(
+async def test_M10_application_writes_memos_and_mails_but_no_state_and_others_no_memos(
     granted: tuple[Memos, str, str],
 ) -> None:
     memos, as_app, as_orchestrator = granted
@@ -348,7 +348,7 @@ async def test_M10_the_application_writes_memos_and_mails_but_no_state_and_other
     assert memos.statuses() == ["PENDING"]
 
 
-async def test_M11_a_worker_runs_on_a_timer_and_for_long_and_in_several_replicas(
+async def test_M11_worker_runs_on_a_timer_and_for_long_and_in_several_replicas(
     memos: Memos, shared_provider: Provider
 ) -> None:
     shared_provider.clear()
@@ -412,7 +412,7 @@ def test_M13_what_was_sent_long_ago_is_archived_and_removed_and_what_failed_stay
     assert app.service.get(f"/mails/{mails[good]}").status == 404
 
 
-def test_M15_a_chat_is_one_more_destination_and_a_table_of_the_settings(app: RunningMemos) -> None:
+def test_M15_chat_is_one_more_destination_and_a_table_of_the_settings(app: RunningMemos) -> None:
     to, room = address("ada"), f"room-{uuid4().hex[:8]}"
 
     memo = app.write(to, chat_room=room)

@@ -43,7 +43,7 @@ def changelist(reviews: Reviews) -> Changelist:
     return reviews.changelist()
 
 
-def test_R1_a_job_needs_a_key_of_the_callers(reviews: Reviews, changelist: Changelist) -> None:
+def test_R1_job_needs_a_key_of_the_callers(reviews: Reviews, changelist: Changelist) -> None:
     before = reviews.amounts()
     review = changelist.review(1, "ada")
     for key in (None, "", "  ", "two\nlines", 7):
@@ -58,7 +58,7 @@ def test_R1_a_job_needs_a_key_of_the_callers(reviews: Reviews, changelist: Chang
     assert reviews.amounts() == before
 
 
-def test_R2_the_database_itself_refuses_a_second_job_for_a_key(reviews: Reviews, changelist: Changelist) -> None:
+def test_R2_database_itself_refuses_a_second_job_for_a_key(reviews: Reviews, changelist: Changelist) -> None:
     again = """
         insert into sendonce_request_keys (request_id, created_at, tenant, type, key)
         select request_id + 1000000, created_at, tenant, type, key from sendonce_request_keys where request_id = ?"""
@@ -99,7 +99,7 @@ def test_R3_what_differs_under_a_known_key_changes_nothing(reviews: Reviews, cha
     assert reviews.amounts() == before
 
 
-def test_R4_the_same_version_again_sends_nothing_and_gives_the_first_result(
+def test_R4_same_version_again_sends_nothing_and_gives_the_first_result(
     reviews: Reviews, changelist: Changelist
 ) -> None:
     job = changelist.done(changelist.submit(3, "ada", "bob"))
@@ -115,7 +115,7 @@ def test_R4_the_same_version_again_sends_nothing_and_gives_the_first_result(
 
 
 @pytest.mark.parametrize(("version", "rerun"), [(4, False), (2, False), (2, True)])
-def test_R5_a_rerun_is_explicit_and_higher_or_nothing_is_written(
+def test_R5_rerun_is_explicit_and_higher_or_nothing_is_written(
     reviews: Reviews, changelist: Changelist, version: int, rerun: bool
 ) -> None:
     changelist.done(changelist.submit(3, "ada"))
@@ -129,7 +129,7 @@ def test_R5_a_rerun_is_explicit_and_higher_or_nothing_is_written(
     assert changelist.counts() == {"ada": 1}
 
 
-def test_R6_a_rerun_has_intents_of_its_own_and_the_older_job_goes_on(reviews: Reviews, changelist: Changelist) -> None:
+def test_R6_rerun_has_intents_of_its_own_and_the_older_job_goes_on(reviews: Reviews, changelist: Changelist) -> None:
     changelist.misbehave("bob", fail="503")
     third = changelist.submit(3, "ada", "bob")
     until(lambda: changelist.recipients(third)["bob"]["attempts"], "an attempt that failed")
@@ -145,7 +145,7 @@ def test_R6_a_rerun_has_intents_of_its_own_and_the_older_job_goes_on(reviews: Re
     assert all(message["count"] == 1 for messages in changelist.sent().values() for message in messages)
 
 
-def test_R7_the_rows_are_there_before_anything_is_sent_and_the_database_keeps_them_unique(
+def test_R7_rows_are_there_before_anything_is_sent_and_the_database_keeps_them_unique(
     reviews: Reviews, changelist: Changelist
 ) -> None:
     again = """
@@ -192,7 +192,7 @@ def test_R8_who_was_told_is_not_told_again_when_the_job_is_retried(reviews: Revi
         reviews.database.execute("update sendonce_deliveries set notified_at = null where status = 'Completed'")
 
 
-def test_R8_a_retry_takes_only_what_waits_for_a_person(reviews: Reviews, changelist: Changelist) -> None:
+def test_R8_retry_takes_only_what_waits_for_a_person(reviews: Reviews, changelist: Changelist) -> None:
     bad = ("bob", "eve", "joe")
     for who in bad:
         changelist.misbehave(who, fail="422")
@@ -252,7 +252,7 @@ def test_R9_R18_it_is_sent_with_its_token_first_and_then_marked_in_one_write(
     assert reviews.database.one(half.replace("notified_at", "notification_id")) == 0
 
 
-def test_R10_R11_each_recipient_is_retried_as_its_own_row_says(changelist: Changelist) -> None:
+def test_R10_R11_recipient_is_retried_as_its_own_row_says(changelist: Changelist) -> None:
     changelist.misbehave("failed", fail="503:first:2")
     changelist.misbehave("unsure", drop_after_accept="first:1")
     changelist.misbehave("lost", drop="first:1")
@@ -266,7 +266,7 @@ def test_R10_R11_each_recipient_is_retried_as_its_own_row_says(changelist: Chang
     assert changelist.sent()["lost"][0]["after_asking"] == 1
 
 
-def test_R12_the_status_goes_by_the_required_recipients(changelist: Changelist) -> None:
+def test_R12_status_goes_by_the_required_recipients(changelist: Changelist) -> None:
     changelist.misbehave("late", late="4s")
     changelist.misbehave("bad", fail="422")
 
@@ -283,9 +283,7 @@ def test_R12_the_status_goes_by_the_required_recipients(changelist: Changelist) 
     assert changelist.done(needed)["status"] == "succeeded"
 
 
-def test_R12_the_status_is_stored_nowhere_and_follows_a_recipient_at_once(
-    reviews: Reviews, changelist: Changelist
-) -> None:
+def test_R12_status_is_stored_nowhere_and_follows_a_recipient_at_once(reviews: Reviews, changelist: Changelist) -> None:
     job_id = changelist.submit(1, "ada")
     changelist.done(job_id)
 
@@ -302,7 +300,7 @@ def test_R12_the_status_is_stored_nowhere_and_follows_a_recipient_at_once(
     assert changelist.done(job_id)["status"] == "succeeded"
 
 
-def test_R13_the_log_of_a_job_has_every_attempt_under_the_key(reviews: Reviews, changelist: Changelist) -> None:
+def test_R13_log_of_a_job_has_every_attempt_under_the_key(reviews: Reviews, changelist: Changelist) -> None:
     changelist.misbehave("ada", fail="503:first:1", drop_after_accept="first:1")
     changelist.misbehave("bob", fail="422")
     job_id = changelist.submit(7, "ada", "bob")
@@ -328,7 +326,7 @@ def test_R13_the_log_of_a_job_has_every_attempt_under_the_key(reviews: Reviews, 
     assert reviews.database.one(under_the_key, changelist.name, changelist.address("ada")) == 3
 
 
-def test_R14_each_pause_is_twice_the_one_before(changelist: Changelist) -> None:
+def test_R14_pause_is_twice_the_one_before(changelist: Changelist) -> None:
     changelist.misbehave("ada", fail="503:first:4")
 
     job_id = changelist.submit(1, "ada")
@@ -391,7 +389,7 @@ def test_R16_R19_killed_with_everything_in_flight_it_asks_and_sends_nothing_agai
     assert [each["outcome"] for each in changelist.log(job_id)] == ["Unknown", "Delivered"] * 2
 
 
-def test_R19_an_answer_that_comes_too_late_doubles_nothing(changelist: Changelist) -> None:
+def test_R19_answer_that_comes_too_late_doubles_nothing(changelist: Changelist) -> None:
     changelist.misbehave("ada", late="60s:first:1")
 
     job_id = changelist.submit(1, "ada")
@@ -427,7 +425,7 @@ def test_R17_R18_marked_sent_without_a_record_is_found_alerted_asked_about_and_s
     assert log == [(0, "Delivered"), (1, "Delivered")]
 
 
-def test_R18_an_answer_without_the_providers_id_does_not_count_until_it_was_asked(changelist: Changelist) -> None:
+def test_R18_answer_without_the_providers_id_does_not_count_until_it_was_asked(changelist: Changelist) -> None:
     changelist.misbehave("ada", ids=False)
 
     job_id = changelist.submit(1, "ada")

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 MODES: tuple[Mode, ...] = ("force_generic_plan", "force_custom_plan")
 
 
-def test_W1_the_view_has_the_columns_of_a_saga_and_its_times_are_utc(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_W1_view_has_the_columns_of_a_saga_and_its_times_are_utc(webhooks: Webhooks, tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint()
     tenant.behave(fail="503:first:1", retry_after="60s")
     event_id = tenant.publish()
@@ -65,7 +65,7 @@ def test_W1_what_has_ended_has_no_next_time(webhooks: Webhooks, tenant: Tenant) 
     assert (saga["status"], saga["next_attempt_at"]) == ("Completed", None)
 
 
-def test_W2_the_database_refuses_a_second_saga_for_a_pair(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_W2_database_refuses_a_second_saga_for_a_pair(webhooks: Webhooks, tenant: Tenant) -> None:
     tenant.endpoint()
     [delivery] = tenant.ended(tenant.publish())
 
@@ -79,7 +79,7 @@ def test_W2_the_database_refuses_a_second_saga_for_a_pair(webhooks: Webhooks, te
         )
 
 
-def test_W3_the_same_event_makes_one_saga_for_each_endpoint_however_it_matches(tenant: Tenant) -> None:
+def test_W3_same_event_makes_one_saga_for_each_endpoint_however_it_matches(tenant: Tenant) -> None:
     tenant.endpoint("a", "order.paid", "order.*", "*")
     tenant.endpoint("b")
     event = {"type": "order.paid", "key": "order-1", "payload": {"order": 1}}
@@ -93,7 +93,7 @@ def test_W3_the_same_event_makes_one_saga_for_each_endpoint_however_it_matches(t
     assert tenant.counts() == {f"{tenant.path}/a": 1, f"{tenant.path}/b": 1}
 
 
-async def test_W4_W12_the_same_result_twice_changes_the_saga_once(database: Database, store: Store) -> None:
+async def test_W4_W12_same_result_twice_changes_the_saga_once(database: Database, store: Store) -> None:
     [delivery_id] = await given_sagas(database, store)
     lease = await given_lease(store)
     failed = result(lease, Failed("http_503"))
@@ -153,7 +153,7 @@ def test_W6_in_the_database_only_the_orchestrator_may_move_a_saga_or_make_a_job(
             seen.execute(statement)
 
 
-async def test_W7_the_orchestrator_decides_and_never_sends_nor_looks_into_a_payload(
+async def test_W7_orchestrator_decides_and_never_sends_nor_looks_into_a_payload(
     database: Database, store: Store
 ) -> None:
     """It gets the store's verbs for sagas and jobs and no others, and of channels it may ask one thing."""
@@ -177,7 +177,7 @@ async def test_W7_the_orchestrator_decides_and_never_sends_nor_looks_into_a_payl
     assert not re.search(r"payload|\.send\(|look_up\((?!claim)|aiohttp|renew|release|expire|subscription|event", code)
 
 
-def test_W7_W17_the_orchestrators_role_touches_no_event_subscription_or_lease_and_deletes_nothing(
+def test_W7_W17_orchestrators_role_touches_no_event_subscription_or_lease_and_deletes_nothing(
     roles: Roles, saga: PostgresDatabase
 ) -> None:
     seen = roles.under(saga.url, "orchestrator")
@@ -189,7 +189,7 @@ def test_W7_W17_the_orchestrators_role_touches_no_event_subscription_or_lease_an
             seen.execute(statement)
 
 
-def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_W8_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webhooks, tenant: Tenant) -> None:
     tenant.endpoint()
     tenant.behave(fail="503:first:1", late="5s")
     event_id = tenant.publish()
@@ -213,7 +213,7 @@ def test_W8_a_saga_has_one_active_job_and_finished_ones_are_kept(webhooks: Webho
         )
 
 
-async def test_W9_a_job_is_made_when_it_is_due_and_never_after_the_end(database: Database, store: Store) -> None:
+async def test_W9_job_is_made_when_it_is_due_and_never_after_the_end(database: Database, store: Store) -> None:
     [delivery_id] = await given_sagas(database, store)
 
     async def claimed() -> list[int]:
@@ -233,9 +233,7 @@ async def test_W9_a_job_is_made_when_it_is_due_and_never_after_the_end(database:
     assert [claim.delivery_id for claim in lease.claims] == [delivery_id]
 
 
-async def test_W10_W13_the_wait_doubles_up_to_its_cap_and_is_the_documented_one(
-    database: Database, store: Store
-) -> None:
+async def test_W10_W13_wait_doubles_up_to_its_cap_and_is_the_documented_one(database: Database, store: Store) -> None:
     policy = replace(POLICY, max_attempts=6, first_delay=timedelta(seconds=10), longest_delay=timedelta(seconds=60))
     [delivery_id] = await given_sagas(database, store)
     waits = []
@@ -253,7 +251,7 @@ async def test_W10_W13_the_wait_doubles_up_to_its_cap_and_is_the_documented_one(
     assert [row["status"] for row in database.rows("deliveries")] == ["DeadLettered"]
 
 
-def test_W11_the_limit_is_the_settings_default_unless_the_endpoint_has_its_own(tenant: Tenant) -> None:
+def test_W11_limit_is_the_settings_default_unless_the_endpoint_has_its_own(tenant: Tenant) -> None:
     limits = {None: DEFAULT_LIMIT, 2: 2, 6: 6}
     places = {tenant.endpoint(f"limit-{limit}", retry_limit=limit): limits[limit] for limit in limits}
     for limit in limits:
@@ -266,7 +264,7 @@ def test_W11_the_limit_is_the_settings_default_unless_the_endpoint_has_its_own(t
     assert tenant.counts() == {}
 
 
-def test_W11_a_limit_that_is_changed_holds_for_what_waits(tenant: Tenant) -> None:
+def test_W11_limit_that_is_changed_holds_for_what_waits(tenant: Tenant) -> None:
     endpoint_id = tenant.endpoint(retry_limit=1)
     tenant.post(f"/endpoints/{endpoint_id}/pause")
     tenant.behave(fail="503")
@@ -282,9 +280,7 @@ def test_W11_a_limit_that_is_changed_holds_for_what_waits(tenant: Tenant) -> Non
     assert default.body["event_types"] == ["order.*"]
 
 
-def test_W12_W14_every_result_is_counted_once_and_success_keeps_the_last_error(
-    webhooks: Webhooks, tenant: Tenant
-) -> None:
+def test_W12_W14_result_is_counted_once_and_success_keeps_the_last_error(webhooks: Webhooks, tenant: Tenant) -> None:
     tenant.endpoint()
     tenant.behave(fail="503:first:2")
 
@@ -298,7 +294,7 @@ def test_W12_W14_every_result_is_counted_once_and_success_keeps_the_last_error(
     assert any("nothing more happens" in sentence for sentence in story["explanation"])
 
 
-def test_W13_a_failure_waits_with_its_error_and_the_last_one_is_a_dead_letter_at_the_same_time(
+def test_W13_failure_waits_with_its_error_and_the_last_one_is_a_dead_letter_at_the_same_time(
     webhooks: Webhooks, tenant: Tenant
 ) -> None:
     tenant.endpoint(retry_limit=2)
@@ -336,7 +332,7 @@ def test_W15_what_has_ended_refuses_any_update_of_any_column(webhooks: Webhooks,
         assert webhooks.saga(row["id"]) == before
 
 
-def test_W16_a_requeued_dead_letter_is_a_new_saga_and_the_old_one_stays(webhooks: Webhooks, tenant: Tenant) -> None:
+def test_W16_requeued_dead_letter_is_a_new_saga_and_the_old_one_stays(webhooks: Webhooks, tenant: Tenant) -> None:
     tenant.endpoint(retry_limit=1)
     tenant.behave(fail="503")
     event_id = tenant.publish()
@@ -357,7 +353,7 @@ def test_W16_a_requeued_dead_letter_is_a_new_saga_and_the_old_one_stays(webhooks
     assert (again.status, tenant.counts()) == (409, {f"{tenant.path}/a": 1})
 
 
-async def test_W16_the_new_saga_is_pending_with_no_attempt_and_due_now(database: Database, store: Store) -> None:
+async def test_W16_new_saga_is_pending_with_no_attempt_and_due_now(database: Database, store: Store) -> None:
     [delivery_id] = await given_sagas(database, store)
     await settle_with(store, await given_lease(store), Refused("http_410"))
     old = database.rows("deliveries")

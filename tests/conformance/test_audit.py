@@ -48,7 +48,7 @@ def test_R17_R18_what_the_provider_has_lost_is_found_told_and_sent_again_within_
     assert scene.reconcile(*SINCE)["can_be_repaired"] == 0
 
 
-def test_R17_a_finding_raises_an_alert(scene: Scene) -> None:
+def test_R17_finding_raises_an_alert(scene: Scene) -> None:
     scene.settings(f'[alerts]\nevery = "1s"\nwebhook = "{scene.to(scene.path)}/alerts"\n')
     given_forgotten(scene, 1)
     scene.reconcile(*SINCE)

@@ -121,7 +121,7 @@ def check_that_all_arrived_once(scene: Scene) -> None:
 
 @pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", POINTS)
-def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene: Scene, point: str) -> None:
+def test_R19_R9_R16_worker_killed_here_doubles_nothing_and_loses_nothing(scene: Scene, point: str) -> None:
     for below in (scene.asked, scene.recognised):
         scene.publish(below, EACH)
 
@@ -149,7 +149,7 @@ def test_R19_R9_R16_a_worker_killed_here_doubles_nothing_and_loses_nothing(scene
 
 @pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", AROUND_A_QUESTION)
-def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothing(scene: Scene, point: str) -> None:
+def test_R19_R11_worker_killed_around_its_question_asks_again_and_sends_nothing(scene: Scene, point: str) -> None:
     scene.publish(scene.asked, EACH)
     scene.provider.control(drop_after_accept="first:3", drop="first:2", path=scene.asked)
 
@@ -165,7 +165,7 @@ def test_R19_R11_a_worker_killed_around_its_question_asks_again_and_sends_nothin
     assert sum(message["after_asking"] for message in scene.has().values()) == 2, "what was dropped before it was taken"
 
 
-def test_R19_R16_a_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> None:
+def test_R19_R16_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
     scene.provider.control(late="8s", path=scene.asked)
 
@@ -223,7 +223,7 @@ def test_R16_after_a_restore_what_had_been_sent_is_asked_about_and_not_sent_agai
     assert sum(message["found"] for message in scene.has().values()) == EACH
 
 
-def test_R19_a_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again(scene: Scene) -> None:
+def test_R19_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_not_sent_again(scene: Scene) -> None:
     to = f"ada{scene.path[1:]}@example.com"
     scene.database.publish("review.done", {}, key="review", to=Email(to, subject="Done", text="It is."))
     scene.provider.control(late="60s", path=f"mailto:{to}")

@@ -31,7 +31,7 @@ def drop_the_answer(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("trouble", "code"), [(drop_the_answer, "connection_lost"), (answer_late, "read_timeout")])
-def test_R11_R16_an_answer_that_was_lost_is_asked_for_and_nothing_is_sent_again(
+def test_R11_R16_answer_that_was_lost_is_asked_for_and_nothing_is_sent_again(
     scene: Scene, trouble: Callable[[Scene], None], code: str
 ) -> None:
     scene.publish(scene.asked)
@@ -158,7 +158,7 @@ def test_R18_one_that_can_be_asked_is_not_sent_without_an_id_until_it_was_asked(
     assert len(sent_to(tmp_path)) == 1, "asked about, and not sent again"
 
 
-def test_R18_a_yes_without_an_id_and_without_evidence_never_counts_as_sent(scene: Scene, tmp_path: Path) -> None:
+def test_R18_yes_without_an_id_and_without_evidence_never_counts_as_sent(scene: Scene, tmp_path: Path) -> None:
     scene.database.publish("review.done", {"review": 1}, key="review-1", to="liar:desk")
 
     scene.work(*APP, environment={own_channels.FOLDER: str(tmp_path)})
@@ -170,7 +170,7 @@ def test_R18_a_yes_without_an_id_and_without_evidence_never_counts_as_sent(scene
     assert scene.delivery()["notified_at"] is None
 
 
-def test_R18_an_endpoint_without_ids_is_marked_with_what_it_can_be_asked_by(scene: Scene) -> None:
+def test_R18_endpoint_without_ids_is_marked_with_what_it_can_be_asked_by(scene: Scene) -> None:
     scene.publish(scene.asked)
     scene.provider.control(ids=False, path=scene.asked)
 

@@ -12,18 +12,18 @@ BUILT = [number for number in requirements() if number[0] in "RMW"]
 KINDS = r"(?:def|class|-- name:|table|view|index|trigger|function|constraint)"
 
 
-def test_the_page_is_what_would_be_written_now() -> None:
+def test_page_is_what_would_be_written_now() -> None:
     assert PAGE.read_text("utf-8") == page(), "write it again: python -m tests.conformance.report"
 
 
 @pytest.mark.parametrize("number", BUILT)
-def test_what_is_built_is_proven_by_a_test_of_its_document(number: str) -> None:
+def test_requirement_that_is_built_has_a_test_of_its_document(number: str) -> None:
     files = [path for path, _ in proofs().get(number, [])]
 
     assert f"tests/conformance/test_{number[0]}.py" in files
 
 
 @pytest.mark.parametrize("number", BUILT)
-def test_what_is_built_is_where_the_page_says(number: str) -> None:
+def test_requirement_that_is_built_is_where_the_page_says(number: str) -> None:
     for path, name in PLACES[number]:
         assert re.search(rf"{KINDS}\s+{name}\b", (ROOT / path).read_text("utf-8"), re.IGNORECASE), f"{path}: {name}"

@@ -24,7 +24,7 @@ def arrivals(scene: Scene, beginning: str | None = None) -> list[dict[str, Any]]
     return found
 
 
-def test_R9_D4_every_attempt_has_the_same_bytes_and_the_same_token(scene: Scene) -> None:
+def test_R9_D4_attempt_has_the_same_bytes_and_the_same_token(scene: Scene) -> None:
     payload = {"review": 1, "text": "Grüße, мир, 世界", "lines": [1, 2.5, None]}
     scene.database.publish("review.done", payload, key=KEY, to=scene.to(f"{scene.asked}/0"))
     scene.provider.control(fail="503:first:3", path=scene.asked)
@@ -40,7 +40,7 @@ def test_R9_D4_every_attempt_has_the_same_bytes_and_the_same_token(scene: Scene)
     assert again == scene.database.one("select id from sendonce_events"), "one type and key are one event"
 
 
-def test_R13_every_attempt_is_in_the_log_under_the_key(scene: Scene) -> None:
+def test_R13_attempt_is_in_the_log_under_the_key(scene: Scene) -> None:
     scene.database.publish("review.done", {}, key=KEY, to=scene.to(f"{scene.asked}/0"))
     scene.provider.control(fail="503:first:1", drop_after_accept="first:1", path=scene.asked)
     scene.work()
@@ -60,7 +60,7 @@ def test_R13_every_attempt_is_in_the_log_under_the_key(scene: Scene) -> None:
     assert len(story["attempts"]) == 3, "in plain words too"
 
 
-def test_R14_the_pause_before_each_retry_is_twice_the_one_before_up_to_a_cap(scene: Scene) -> None:
+def test_R14_pause_before_each_retry_is_twice_the_one_before_up_to_a_cap(scene: Scene) -> None:
     scene.publish(scene.asked)
     scene.provider.control(fail="503", path=scene.asked)
 
@@ -82,7 +82,7 @@ def between(earlier: Any, later: Any) -> float:
     return (apart if isinstance(apart, timedelta) else timedelta(microseconds=apart)).total_seconds()
 
 
-def test_R15_a_recipient_that_refuses_waits_for_a_person_and_the_others_go_on(scene: Scene) -> None:
+def test_R15_recipient_that_refuses_waits_for_a_person_and_the_others_go_on(scene: Scene) -> None:
     recipients = [scene.to(f"{scene.asked}/{name}") for name in ("ada", "bob", "eve")]
     mails = [Email(f"{name}{scene.path[1:]}@example.com", subject="Done", text="It is.") for name in ("joe", "nobody")]
     scene.database.publish("review.done", {"review": 1}, key=KEY, to=[*recipients, *mails])
@@ -100,7 +100,7 @@ def test_R15_a_recipient_that_refuses_waits_for_a_person_and_the_others_go_on(sc
     assert all(each["closed_at"] is None for each in listed)
 
 
-def test_M14_a_mail_carries_its_token_and_is_the_same_on_every_attempt(scene: Scene) -> None:
+def test_M14_mail_carries_its_token_and_is_the_same_on_every_attempt(scene: Scene) -> None:
     to = f"ada{scene.path[1:]}@example.com"
     email = Email(to, subject="Prüfung fertig", text="Alles gut.", html="<p>Alles gut.</p>")
     scene.database.publish("review.done", {"review": 1}, key=KEY, to=email)
@@ -116,7 +116,7 @@ def test_M14_a_mail_carries_its_token_and_is_the_same_on_every_attempt(scene: Sc
     assert scene.outcomes()[-1] == ("Delivered", None)
 
 
-def test_M15_a_channel_of_ones_own_is_added_without_touching_the_core(scene: Scene, tmp_path: Path) -> None:
+def test_M15_channel_of_ones_own_is_added_without_touching_the_core(scene: Scene, tmp_path: Path) -> None:
     scene.database.publish("review.done", {"review": 1}, key=KEY, to="pager:+41791234567")
 
     scene.work(*APP, environment={own_channels.FOLDER: str(tmp_path)})
@@ -125,7 +125,7 @@ def test_M15_a_channel_of_ones_own_is_added_without_touching_the_core(scene: Sce
     assert scene.delivery()["status"] == "Completed"
 
 
-def test_D2_the_runner_gets_its_secret_and_success_and_failure_are_written_down(scene: Scene) -> None:
+def test_D2_runner_gets_its_secret_and_success_and_failure_are_written_down(scene: Scene) -> None:
     scene.settings(profile='bearer = "runner-secret-4711"')
     scene.publish(scene.asked)
     scene.provider.control(fail="500:first:1", path=scene.asked)

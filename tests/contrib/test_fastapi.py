@@ -91,7 +91,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("error", "status"), STATUSES)
-def test_every_error_has_its_answer(error: type[SendonceError], status: int) -> None:
+def test_error_has_its_answer(error: type[SendonceError], status: int) -> None:
     answer = ask(application(error("what is wrong")), GOOD)
 
     assert answer.status == status
@@ -100,7 +100,7 @@ def test_every_error_has_its_answer(error: type[SendonceError], status: int) -> 
         assert answer.body == {"error": "what is wrong"}
 
 
-def test_every_public_error_is_among_them() -> None:
+def test_error_that_is_public_has_a_status() -> None:
     import sendonce
 
     public = {
@@ -112,24 +112,24 @@ def test_every_public_error_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError, SchemaMismatch, StoreBusy, CommitUnknown])
-def test_what_the_database_said_is_not_told(error: type[SendonceError]) -> None:
+def test_response_hides_what_the_database_said(error: type[SendonceError]) -> None:
     assert SECRET not in str(ask(application(error(SECRET)), GOOD).body)
 
 
-def test_a_busy_database_says_when_to_come_back() -> None:
+def test_busy_database_says_when_to_come_back() -> None:
     answer = ask(application(StoreBusy("locked")), GOOD)
 
     assert int(answer.headers["retry-after"]) > 0
 
 
-def test_what_may_have_been_written_is_not_to_be_tried_again_blindly() -> None:
+def test_commit_unknown_is_answered_without_retry_after() -> None:
     answer = ask(application(CommitUnknown("lost")), GOOD)
 
     assert "retry-after" not in answer.headers
     assert "it may be done; look before you try again" in answer.body["error"]
 
 
-async def test_what_the_library_advises_in_python_is_said_for_callers_over_http() -> None:
+async def test_advice_for_python_is_reworded_for_http_callers() -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(migration_sql("sqlite:///none.db"))
     connection.execute("begin")
@@ -162,7 +162,7 @@ async def test_what_the_library_advises_in_python_is_said_for_callers_over_http(
         ([SECRET], "the request: "),
     ],
 )
-def test_bad_input_is_named_and_never_repeated(order: object, named: str) -> None:
+def test_input_that_is_wrong_is_named_and_never_repeated(order: object, named: str) -> None:
     answer = ask(application(), json.dumps(order).encode())
 
     assert answer.status == 422
@@ -170,13 +170,13 @@ def test_bad_input_is_named_and_never_repeated(order: object, named: str) -> Non
     assert SECRET not in answer.body["error"]
 
 
-def test_several_faults_are_told_together() -> None:
+def test_faults_of_one_request_are_told_together() -> None:
     answer = ask(application(), b"{}")
 
     assert answer.body == {"error": "name: field required; amount: field required"}
 
 
-def test_what_is_no_json_and_what_is_not_there_have_a_sentence_too() -> None:
+def test_request_without_json_or_route_is_answered_with_a_sentence() -> None:
     broken = ask(application(), b'{"name": "hunter2')
     lost = ask(application(), b"", method="GET", path="/nowhere")
     wrong = ask(application(), b"", method="DELETE")
@@ -187,17 +187,17 @@ def test_what_is_no_json_and_what_is_not_there_have_a_sentence_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\x1b[1m", "\x7f"])
-def test_a_text_that_no_database_stores_or_no_terminal_shows_is_refused(text: str) -> None:
+def test_text_that_no_database_stores_or_no_terminal_shows_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Text).validate_python(text)
 
 
 @pytest.mark.parametrize("text", ["Grüße, мир, 世界", "two\nlines\tand a tab"])
-def test_other_texts_are_kept_as_they_are(text: str) -> None:
+def test_texts_without_advice_are_kept_as_they_are(text: str) -> None:
     assert TypeAdapter(Text).validate_python(text) == text
 
 
 @pytest.mark.parametrize("text", [" ", " tea", "a\u2028b", "a\x85b", "a\r\nb"])
-def test_a_line_is_one_line(text: str) -> None:
+def test_line_is_one_line(text: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Line).validate_python(text)

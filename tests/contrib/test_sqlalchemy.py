@@ -51,7 +51,7 @@ async def write(connection: AsyncConnection, amount: int, number: int = 1) -> No
     )
 
 
-async def test_what_reads_before_it_writes_is_right_under_serializable_however_many_race(engine: AsyncEngine) -> None:
+async def test_transaction_that_reads_before_it_writes_is_right_under_serializable_races(engine: AsyncEngine) -> None:
     tries = 0
 
     async def add_one(connection: AsyncConnection) -> None:
@@ -67,7 +67,7 @@ async def test_what_reads_before_it_writes_is_right_under_serializable_however_m
         assert tries > WRITERS, "they were not in each other's way: this proves nothing"
 
 
-async def test_an_event_is_recorded_once_with_the_work_that_was_tried_again(
+async def test_event_is_recorded_once_with_the_work_that_was_tried_again(
     engine: AsyncEngine, database: Database
 ) -> None:
     meeting = asyncio.Barrier(2)
@@ -91,7 +91,7 @@ async def test_an_event_is_recorded_once_with_the_work_that_was_tried_again(
     assert len(database.rows("deliveries")) == 2
 
 
-async def test_a_deadlock_is_tried_again(engine: AsyncEngine) -> None:
+async def test_deadlock_is_tried_again(engine: AsyncEngine) -> None:
     if engine.dialect.name != "postgresql":
         pytest.skip("one writer at a time has no deadlocks")
     meeting = asyncio.Barrier(2)
@@ -117,7 +117,7 @@ async def test_a_deadlock_is_tried_again(engine: AsyncEngine) -> None:
     assert tries == 3, "one of the two was given up by the database, and done again"
 
 
-async def test_a_locked_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locked_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contrib, "BUSY_SECONDS", 0.001)
     file = tmp_path / "locked.db"
     other = sqlite3.connect(file, isolation_level=None)
@@ -147,7 +147,7 @@ async def test_a_locked_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     other.close()
 
 
-async def test_another_error_is_raised_at_once_and_nothing_was_written(engine: AsyncEngine) -> None:
+async def test_error_that_does_not_pass_is_raised_at_once_and_nothing_is_written(engine: AsyncEngine) -> None:
     tries = 0
 
     async def work(connection: AsyncConnection) -> None:
@@ -164,7 +164,7 @@ async def test_another_error_is_raised_at_once_and_nothing_was_written(engine: A
         assert await read(connection) == 0
 
 
-async def test_an_error_of_the_works_own_is_raised_at_once_and_nothing_was_written(engine: AsyncEngine) -> None:
+async def test_error_of_the_works_own_is_raised_at_once_and_nothing_was_written(engine: AsyncEngine) -> None:
     tries = 0
 
     async def work(connection: AsyncConnection) -> None:
@@ -181,7 +181,7 @@ async def test_an_error_of_the_works_own_is_raised_at_once_and_nothing_was_writt
         assert await read(connection) == 0
 
 
-async def test_it_gives_up_after_so_many_tries_as_busy(engine: AsyncEngine) -> None:
+async def test_transaction_is_given_up_as_busy_after_its_tries(engine: AsyncEngine) -> None:
     tries = 0
 
     async def work(connection: AsyncConnection) -> None:
@@ -196,11 +196,11 @@ async def test_it_gives_up_after_so_many_tries_as_busy(engine: AsyncEngine) -> N
     assert tries == 3
 
 
-async def test_the_result_of_the_work_is_given_back(engine: AsyncEngine) -> None:
+async def test_result_of_the_work_is_given_back(engine: AsyncEngine) -> None:
     assert await in_transaction(engine, read) == 0
 
 
-async def test_foreign_keys_are_checked_on_both(engine: AsyncEngine) -> None:
+async def test_databases_both_check_foreign_keys(engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(text("create table entries (account integer references accounts (id))"))
 
@@ -209,14 +209,14 @@ async def test_foreign_keys_are_checked_on_both(engine: AsyncEngine) -> None:
             await connection.execute(text("insert into entries (account) values (3)"))
 
 
-def test_what_is_passing() -> None:
+def test_errors_that_pass_by_themselves_are_told_apart() -> None:
     assert is_passing(StoreBusy("later"))
     assert is_passing(OperationalError("", {}, psycopg.errors.DeadlockDetected()))
     assert not is_passing(OperationalError("", {}, psycopg.errors.AdminShutdown())), "it may have been committed"
     assert not is_passing(OperationalError("", {}, sqlite3.OperationalError("no such table")))
 
 
-async def test_a_wrong_address_or_number_of_tries_is_told(engine: AsyncEngine) -> None:
+async def test_address_or_number_of_tries_that_is_wrong_is_refused(engine: AsyncEngine) -> None:
     with pytest.raises(ConfigError):
         async_engine("mysql://localhost/shop")
     with pytest.raises(ConfigError, match="at least 1"):
@@ -229,7 +229,7 @@ async def test_a_wrong_address_or_number_of_tries_is_told(engine: AsyncEngine) -
                 pass
 
 
-async def test_a_connection_that_is_lost_while_committing_is_not_nothing_written(
+async def test_connection_that_is_lost_while_committing_is_not_nothing_written(
     engine: AsyncEngine, database: Database
 ) -> None:
     if engine.dialect.name != "postgresql":
@@ -260,7 +260,7 @@ async def test_a_connection_that_is_lost_while_committing_is_not_nothing_written
     assert await in_transaction(engine, read) == 0, "the pool has a connection that works"
 
 
-async def test_what_the_database_refuses_at_the_commit_was_not_written(engine: AsyncEngine) -> None:
+async def test_commit_that_the_database_refuses_was_not_written(engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(
             text("create table late (account integer references accounts (id) deferrable initially deferred)")
@@ -276,7 +276,7 @@ async def test_what_the_database_refuses_at_the_commit_was_not_written(engine: A
     assert await in_transaction(engine, read) == 0
 
 
-async def test_a_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEngine) -> None:
+async def test_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEngine) -> None:
     async def mistaken(connection: AsyncConnection) -> None:
         await connection.execute(text("select :value from nowhere"), {"value": "hunter2"})
 
@@ -289,7 +289,7 @@ async def test_a_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEng
     assert "hunter2" not in f"{written.value}{read.value}"
 
 
-async def test_what_passes_by_itself_is_busy_for_reads_and_writes(database: Database, tmp_path: Path) -> None:
+async def test_errors_that_pass_are_busy_for_reads_and_writes(database: Database, tmp_path: Path) -> None:
     assert isinstance(database, SqliteDatabase | PostgresDatabase)
     full = async_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.01)
     away = "postgresql://x@127.0.0.1:1/x" if isinstance(database, PostgresDatabase) else f"sqlite:///{tmp_path}/no/a.db"
@@ -319,7 +319,7 @@ async def test_reads_see_one_moment_and_wait_for_no_writer(engine: AsyncEngine, 
         assert await read(connection) == 5
 
 
-async def test_it_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
+async def test_engine_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/50%41 off+.db"
     await migrate(url)
     engine = async_engine(url)
@@ -330,7 +330,7 @@ async def test_it_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-async def test_an_engine_works_behind_a_pooler(database: PostgresDatabase) -> None:
+async def test_engine_works_behind_a_pooler(database: PostgresDatabase) -> None:
     """What is done again and again is prepared by the driver, and a pooler gives it to another session."""
     async with Pooler(database.url).run(size=2) as pooler:
         engine = async_engine(pooler.url)
@@ -346,7 +346,7 @@ async def recorded(connection: AsyncConnection, key: str) -> None:
     await connection.execute(text("select count(*) from sendonce_events"))
 
 
-async def test_connect_args_of_ones_own_are_kept(tmp_path: Path) -> None:
+async def test_arguments_for_connecting_are_kept(tmp_path: Path) -> None:
     engine = async_engine(f"sqlite:///{tmp_path}/own.db", connect_args={"cached_statements": 7})
     async with engine.connect() as connection:
         assert (await connection.execute(text("select 1"))).scalar_one() == 1

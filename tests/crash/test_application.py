@@ -75,7 +75,7 @@ def check_that_events_are_where_rows_are(database: Database, receiver: Receiver,
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_the_event_is_there_exactly_when_the_memo_is(database: Database, receiver: Receiver, step: str) -> None:
+def test_event_is_there_exactly_when_the_memo_is(database: Database, receiver: Receiver, step: str) -> None:
     with application(database, receiver, each=AMOUNT, step=step) as killed:
         assert killed.ended() == -signal.SIGKILL
 
@@ -85,7 +85,7 @@ def test_the_event_is_there_exactly_when_the_memo_is(database: Database, receive
 
 
 @pytest.mark.slow
-def test_killed_at_random_it_leaves_whole_transactions_only(database: Database, receiver: Receiver) -> None:
+def test_application_killed_at_random_leaves_whole_transactions_only(database: Database, receiver: Receiver) -> None:
     rng = random.Random(7)
 
     for number in range(KILLS):

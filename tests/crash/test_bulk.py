@@ -64,13 +64,13 @@ def kill_and_resume(database: Database, amount: int, rate: str) -> None:
 
 @pytest.mark.sqlite_later
 @pytest.mark.slow
-def test_killed_in_the_middle_it_skips_none_and_doubles_none(database: Database) -> None:
+def test_bulk_requeue_killed_in_the_middle_skips_none_and_doubles_none(database: Database) -> None:
     # One step a second: when it is killed, what is left would take it ten seconds more.
     kill_and_resume(database, 8_000, "500/s")
 
 
 @pytest.mark.soak
-def test_a_hundred_thousand_killed_in_the_middle(database: Database) -> None:
+def test_hundred_thousand_killed_in_the_middle(database: Database) -> None:
     kill_and_resume(database, 100_000, "1000000/s")
 
 

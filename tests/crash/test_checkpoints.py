@@ -36,7 +36,7 @@ ASKING = set(AROUND_A_QUESTION)
 
 @pytest.mark.sqlite_later
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in ASKING])
-def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Receiver, point: str) -> None:
+def test_worker_that_dies_here_loses_nothing(database: Database, receiver: Receiver, point: str) -> None:
     publish(database, receiver, AMOUNT)
     asyncio.run(claimed_by_nobody(database))
     orphans = in_flight(database)
@@ -66,7 +66,7 @@ def test_a_worker_that_dies_here_loses_nothing(database: Database, receiver: Rec
         assert not report.repeated.total()
 
 
-def test_every_point_of_the_code_is_named_and_every_name_is_a_point_where_a_worker_is_killed() -> None:
+def test_point_of_the_code_is_named_and_every_name_is_a_point_where_a_worker_is_killed() -> None:
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
 
     assert set(re.findall(r'checkpoint\("([^"]+)"\)', source)) == {*POINTS, *MIGRATING}

@@ -62,7 +62,7 @@ def settle(scene: Scene, title: str, begun: float) -> Report:
     return report
 
 
-def test_the_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> None:
+def test_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> None:
     clock = MovedClock(tmp_path / "clock", HOUR)
     say = (
         "import sys, time; from sendonce.engine.held_leases import lease_time as t;"
@@ -77,7 +77,7 @@ def test_the_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> Non
     assert of_leases == pytest.approx(lease_time(), abs=60)
 
 
-def test_two_workers_whose_clocks_differ_by_an_hour_double_nothing(scene: Scene, tmp_path: Path) -> None:
+def test_workers_whose_clocks_differ_by_an_hour_double_nothing(scene: Scene, tmp_path: Path) -> None:
     clock, begun = MovedClock(tmp_path / "clock", HOUR), time.monotonic()
 
     with worker(scene, 15, clock.environment) as ahead, worker(scene, 15) as right:
@@ -90,7 +90,7 @@ def test_two_workers_whose_clocks_differ_by_an_hour_double_nothing(scene: Scene,
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forwards", "backwards and back"])
-def test_a_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_path: Path, jump: int) -> None:
+def test_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_path: Path, jump: int) -> None:
     clock = MovedClock(tmp_path / "clock")
 
     with worker(scene, 10, clock.environment) as here:
@@ -108,7 +108,7 @@ def test_a_clock_that_jumps_while_it_sends_doubles_nothing(scene: Scene, tmp_pat
         assert report.in_doubt == 0, "there the server's clock is everybody's"
 
 
-def test_a_send_whose_lease_ends_early_is_asked_about_when_it_must_be_over(scene: Scene) -> None:
+def test_send_whose_lease_ends_early_is_asked_about_when_it_must_be_over(scene: Scene) -> None:
     """As when a clock jumps ahead: however short `doubt_wait` is, nobody asks, and is told no, in the middle of it."""
     hasty: dict[str, Any] = {"timeout": "10s", "doubt_wait": "50ms"}
     for below in (scene.asked, scene.recognised):

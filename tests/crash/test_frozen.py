@@ -36,7 +36,9 @@ def is_locked(database: SqliteDatabase) -> bool:
 
 @pytest.mark.sqlite_later
 @pytest.mark.slow
-def test_late_results_are_kept_and_nothing_is_completed_twice(database: Database, receiver: Receiver) -> None:
+def test_results_of_a_frozen_worker_are_kept_and_nothing_is_completed_twice(
+    database: Database, receiver: Receiver
+) -> None:
     publish(database, receiver, AMOUNT)
     receiver.is_held = True
 

@@ -54,7 +54,9 @@ def kill_at_random(database: Database, receiver: Receiver, rng: random.Random, k
 
 @pytest.mark.sqlite_later
 @pytest.mark.slow
-def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Database, receiver: Receiver) -> None:
+def test_workers_killed_at_random_lose_nothing_and_repeat_only_what_was_in_flight(
+    database: Database, receiver: Receiver
+) -> None:
     report = kill_at_random(database, receiver, random.Random(7), kills=5)
 
     assert report.in_doubt
@@ -64,7 +66,7 @@ def test_nothing_is_lost_and_only_what_was_in_flight_is_repeated(database: Datab
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_killed_two_hundred_times(database: Database, receiver: Receiver) -> None:
+def test_workers_killed_two_hundred_times_lose_nothing(database: Database, receiver: Receiver) -> None:
     kills, begun = int(os.environ.get("CRASHES", "200")), time.monotonic()
 
     report = kill_at_random(database, receiver, random.Random(), kills)

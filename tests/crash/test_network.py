@@ -74,7 +74,7 @@ def proxied(database: Database) -> Iterator[tuple[Proxy, PostgresDatabase]]:
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 @pytest.mark.parametrize("trouble", [cut, silent_and_back, silent_and_cut, unanswered])
-def test_between_worker_and_database(
+def test_network_faults_between_worker_and_database_lose_nothing(
     database: Database, receiver: Receiver, proxied: tuple[Proxy, PostgresDatabase], trouble: Trouble
 ) -> None:
     proxy, by_proxy = proxied
@@ -93,7 +93,7 @@ def test_between_worker_and_database(
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_an_application_that_was_not_told_of_its_commit_can_publish_again(
+def test_application_that_was_not_told_of_its_commit_can_publish_again(
     database: Database, receiver: Receiver, proxied: tuple[Proxy, PostgresDatabase]
 ) -> None:
     proxy, by_proxy = proxied
@@ -112,7 +112,9 @@ def test_an_application_that_was_not_told_of_its_commit_can_publish_again(
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["cut", "silent_and_cut"])
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_between_worker_and_receiver(database: Database, receiver: Receiver, is_silent: bool) -> None:
+def test_network_faults_between_worker_and_receiver_lose_nothing(
+    database: Database, receiver: Receiver, is_silent: bool
+) -> None:
     parts = urlsplit(receiver.url)
     assert parts.hostname
     assert parts.port

@@ -46,18 +46,18 @@ def ledger_of(times: list[int]) -> Ledger:
     return ledger
 
 
-def test_what_agrees_is_whole(database: Database, tmp_path: Path) -> None:
+def test_report_without_differences_is_whole(database: Database, tmp_path: Path) -> None:
     report = given_run(database, tmp_path, ledger_of([1, 1, 1, 1]))
 
     report.check()
     assert (report.published, report.delivered) == (4, 4)
 
 
-def test_what_was_marked_and_not_received_is_lost(database: Database, tmp_path: Path) -> None:
+def test_delivery_marked_and_not_received_is_lost(database: Database, tmp_path: Path) -> None:
     assert given_run(database, tmp_path, ledger_of([1, 0, 1, 1])).lost == 1
 
 
-def test_what_was_acknowledged_and_is_not_there_is_lost(database: Database, tmp_path: Path) -> None:
+def test_event_acknowledged_and_missing_is_lost(database: Database, tmp_path: Path) -> None:
     with journal(tmp_path, 1).open("wb") as file:
         append(file, Entry(7, 2, ASKED))
         append(file, Entry(7, 2, ACKNOWLEDGED))
@@ -66,21 +66,21 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(database: Database, tmp_
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_what_was_accepted_twice_for_no_reason_is_doubled(database: Database, tmp_path: Path, place: int) -> None:
+def test_message_accepted_twice_without_a_reason_is_doubled(database: Database, tmp_path: Path, place: int) -> None:
     times = [1, 1, 1, 1]
     times[place] = 2
 
     assert given_run(database, tmp_path, ledger_of(times)).doubled.total() == 1
 
 
-def test_what_was_received_and_never_committed_is_strange(database: Database, tmp_path: Path) -> None:
+def test_message_received_and_never_committed_is_strange(database: Database, tmp_path: Path) -> None:
     ledger = ledger_of([1, 1, 1, 1])
     ledger.take(PUBLISHERS * 100, TOKEN, 1, deduplicate=True, is_asked=False)
 
     assert given_run(database, tmp_path, ledger).strange == {"sent, though it was not committed": 1}
 
 
-def test_a_receiver_that_recognises_a_token_does_not_accept_it_again(database: Database) -> None:
+def test_receiver_that_recognises_a_token_does_not_accept_it_again(database: Database) -> None:
     ledger = Ledger()
 
     accepted = [ledger.take(3, token, 1, deduplicate=True, is_asked=False) for token in (TOKEN, TOKEN, "f" + TOKEN)]
@@ -101,11 +101,11 @@ def test_a_receiver_that_recognises_a_token_does_not_accept_it_again(database: D
         ([], False),
     ],
 )
-def test_only_an_attempt_that_was_overtaken_is_excused(database: Database, story: list[str], expected: bool) -> None:
+def test_attempt_that_was_overtaken_is_excused_alone(database: Database, story: list[str], expected: bool) -> None:
     assert is_overtaken(story, last_attempt=3) is expected
 
 
-def test_what_verify_finds_is_strange(database: Database, tmp_path: Path) -> None:
+def test_finding_of_verify_is_strange(database: Database, tmp_path: Path) -> None:
     before, after = Report(title="before"), Report(title="after")
 
     verify(database, before)

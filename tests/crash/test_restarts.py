@@ -43,7 +43,7 @@ def outlast_the_leases() -> None:
 
 @pytest.mark.slow
 @pytest.mark.postgres
-async def test_a_restart_under_load_loses_nothing(own_server: Server, receiver: Receiver) -> None:
+async def test_restart_under_load_loses_nothing(own_server: Server, receiver: Receiver) -> None:
     modes: tuple[Mode, ...] = ("immediate", "fast", "immediate")
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
     await postgres_migrate.migrate(database.url)

@@ -219,7 +219,7 @@ def check_that_nothing_is_doubled(scene: Scene) -> None:
     assert scene.database.one("select count(*) from sendonce_dead_letters") == 0
 
 
-def test_after_a_restore_what_the_page_says_to_type_doubles_nothing(scene: Scene) -> None:
+def test_restore_with_the_commands_of_the_page_doubles_nothing(scene: Scene) -> None:
     given_sent_after_the_backup(scene)
 
     assert scene.command("doubt", "--open", "--even-if-running", "--wait", WAIT, "--reason", "restored") == 0
@@ -229,7 +229,7 @@ def test_after_a_restore_what_the_page_says_to_type_doubles_nothing(scene: Scene
         check_that_nothing_is_doubled(scene)
 
 
-def test_a_worker_with_a_state_file_notices_a_restore_by_itself(scene: Scene) -> None:
+def test_worker_with_a_state_file_notices_a_restore_by_itself(scene: Scene) -> None:
     state = str(scene.place.folder / "worker.state")
     given_sent_after_the_backup(scene, "--state", state)
 

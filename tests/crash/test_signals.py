@@ -12,7 +12,9 @@ from tests.store.databases import Database
 
 @pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_it_finishes_what_is_in_flight(database: Database, receiver: Receiver, order: signal.Signals) -> None:
+def test_graceful_shutdown_finishes_what_is_in_flight(
+    database: Database, receiver: Receiver, order: signal.Signals
+) -> None:
     publish(database, receiver, 20)
     receiver.is_held = True
 
@@ -27,9 +29,7 @@ def test_it_finishes_what_is_in_flight(database: Database, receiver: Receiver, o
     assert (completed(database), len(receiver.arrivals), len(in_flight(database))) == (4, 4, 0)
 
 
-def test_what_outlasts_the_grace_period_is_in_doubt_and_sent_again_later(
-    database: Database, receiver: Receiver
-) -> None:
+def test_send_that_outlasts_the_grace_period_is_in_doubt_and_sent_again(database: Database, receiver: Receiver) -> None:
     publish(database, receiver, 3)
     receiver.is_held = True
 

@@ -69,7 +69,7 @@ def until_unchanged(value: Callable[[], int], seconds: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("trouble", [locked, full, unwritable])
-def test_the_worker_waits_and_goes_on(database: Database, receiver: Receiver, trouble: Trouble) -> None:
+def test_worker_waits_and_goes_on(database: Database, receiver: Receiver, trouble: Trouble) -> None:
     assert isinstance(database, SqliteDatabase)
     publish(database, receiver, AMOUNT)
     receiver.delay = 0.1

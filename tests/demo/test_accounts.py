@@ -11,18 +11,18 @@ from sendonce.domain.deliveries import DeliveryState
 from tests.demo.values import COMMITTED, GOOD, KILLED, POOR, a_fate, accounts
 
 
-def test_a_good_run_breaks_no_promise() -> None:
+def test_good_run_breaks_no_promise() -> None:
     assert broken_promises(accounts()) == []
 
 
-def test_what_the_naive_outbox_does_breaks_no_promise_of_ours() -> None:
+def test_accounts_of_the_naive_outbox_break_no_promise_of_ours() -> None:
     terrible = accounts(naive=Counts(acted={7: 9}))
 
     assert broken_promises(terrible) == []
 
 
 @pytest.mark.parametrize("counts", [GOOD, POOR, Counts(), Counts(acted={50: 1, 1: 3}, refused={50: 1, 2: 1})])
-def test_every_committed_order_is_counted_once(counts: Counts) -> None:
+def test_committed_order_is_counted_once(counts: Counts) -> None:
     told = tally(counts, COMMITTED, KILLED)
 
     parts = [told.once, told.doubled, told.refused, told.lost]
@@ -30,7 +30,7 @@ def test_every_committed_order_is_counted_once(counts: Counts) -> None:
     assert sum(len(part) for part in parts) == len(COMMITTED)
 
 
-def test_a_refused_order_that_was_acted_upon_after_all_is_not_refused() -> None:
+def test_refused_order_that_was_acted_upon_after_all_is_not_refused() -> None:
     told = tally(Counts(acted={50: 1}, refused={50: 1}), {50}, KILLED)
 
     assert told.once == {50}
@@ -73,5 +73,5 @@ def _with_fate(order: int, **changed: Any) -> dict[str, Any]:
         ({"killed": Killed(12, 12)}, "worker 1 was not killed in the middle of its work"),
     ],
 )
-def test_a_broken_promise_is_told(changes: dict[str, Any], sentence: str) -> None:
+def test_broken_promise_is_told(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in broken_promises(accounts(**changes))

@@ -38,7 +38,7 @@ def _received() -> Any:
     return {"paths": {path: {**zero, **each} for path, each in paths.items()}, "messages": messages}
 
 
-def test_each_side_has_its_own_counts_by_order() -> None:
+def test_side_has_its_own_counts_by_order() -> None:
     ours, naive = (Counts.of(side, _received()) for side in Side)
 
     assert (ours.acted, ours.refused, ours.doubled) == ({1: 1, 2: 1}, {50: 1}, set())
@@ -47,17 +47,17 @@ def test_each_side_has_its_own_counts_by_order() -> None:
     assert ours.seen == {1, 2, 50}
 
 
-def test_look_ups_are_counted_by_order() -> None:
+def test_look_ups_are_counted_for_each_order() -> None:
     ours = Counts.of(Side.SENDONCE, _received())
 
     assert (ours.asked, ours.found, ours.after_asking) == ({1: 2}, {1: 1}, {1: 1})
 
 
-def test_a_receiver_that_has_nothing_can_be_read() -> None:
+def test_receiver_that_has_nothing_can_be_read() -> None:
     assert Counts.of(Side.NAIVE, Memory(keep=1).document()) == Counts()
 
 
-def test_the_plan_is_what_is_announced() -> None:
+def test_plan_is_what_is_announced() -> None:
     assert len(ORDERS) == 60
     assert len(ROLLED_BACK) == 5
     assert set(WAVES[2]) - ROLLED_BACK >= REFUSED
@@ -65,7 +65,7 @@ def test_the_plan_is_what_is_announced() -> None:
     assert not GOOD.doubled
 
 
-def test_the_receiver_never_recognises_a_token_and_answers_while_somebody_waits() -> None:
+def test_receiver_never_recognises_a_token_and_answers_while_somebody_waits() -> None:
     for mood in Mood:
         behaviour = changed(WELL, BEHAVIOURS[mood])
         seconds = sum(wait.seconds for wait in (behaviour.slow, behaviour.late) if wait is not None)

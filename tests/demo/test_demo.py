@@ -34,7 +34,7 @@ def _environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "SENDONCE_DATABASE": "sqlite:///not-this-one.db", **more}
 
 
-def test_it_shows_what_it_promises_and_every_command_it_names_works(tmp_path: Path) -> None:
+def test_demo_shows_what_it_promises_with_commands_that_work(tmp_path: Path) -> None:
     done = subprocess.run(DEMO, cwd=tmp_path, env=_environment(), capture_output=True, text=True, timeout=250)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -78,7 +78,7 @@ def _follow(printed: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_it_leaves_no_process_and_the_terminal_as_it_was(
+def test_demo_interrupted_leaves_no_process_and_a_clean_terminal(
     tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     ours, its = pty.openpty()
@@ -107,7 +107,7 @@ def _read_until(terminal: int, wanted: str) -> str:
     return shown
 
 
-def test_it_makes_no_database_but_sqlite(tmp_path: Path) -> None:
+def test_demo_makes_no_database_but_sqlite(tmp_path: Path) -> None:
     named = [*DEMO, "--database", "postgresql://localhost/mine"]
 
     done = subprocess.run(named, cwd=tmp_path, env=_environment(), capture_output=True, text=True, timeout=50)
@@ -118,7 +118,7 @@ def test_it_makes_no_database_but_sqlite(tmp_path: Path) -> None:
     )
 
 
-def test_a_named_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+def test_named_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     mine = tmp_path.joinpath("mine.db")
     mine.write_text("mine")
     named = [*DEMO, "--database", "sqlite:///mine.db"]

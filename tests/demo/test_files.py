@@ -26,11 +26,11 @@ def _tables(path: Path) -> list[str]:
         return [name for (name,) in connection.execute("select name from sqlite_master order by name limit 10")]
 
 
-def test_the_first_one_has_the_plain_name() -> None:
+def test_file_that_is_first_has_the_plain_name() -> None:
     assert take(None) == Path("sendonce-demo.db")
 
 
-def test_an_earlier_demonstration_is_replaced() -> None:
+def test_earlier_demonstration_is_replaced() -> None:
     _fill(take(None))
 
     again = take(None)
@@ -39,7 +39,7 @@ def test_an_earlier_demonstration_is_replaced() -> None:
     assert _tables(again) == []
 
 
-def test_a_database_of_somebody_else_is_left_alone() -> None:
+def test_database_of_somebody_else_is_left_alone() -> None:
     _fill(Path("sendonce-demo.db"))
 
     assert take(None) == Path("sendonce-demo-2.db")
@@ -47,14 +47,14 @@ def test_a_database_of_somebody_else_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "no database at all"])
-def test_a_file_of_another_kind_is_left_alone(content: str) -> None:
+def test_file_of_another_kind_is_left_alone(content: str) -> None:
     Path("sendonce-demo.db").write_text(content)
 
     assert take(None) == Path("sendonce-demo-2.db")
     assert Path("sendonce-demo.db").read_text() == content
 
 
-def test_a_demonstration_that_is_running_is_left_alone() -> None:
+def test_demonstration_that_is_running_is_left_alone() -> None:
     first = take(None)
     _fill(first)
 
@@ -64,7 +64,7 @@ def test_a_demonstration_that_is_running_is_left_alone() -> None:
         assert take(None) == Path("sendonce-demo-2.db")
 
 
-def test_a_named_file_is_used_or_refused_but_never_another_one() -> None:
+def test_named_file_is_used_or_refused_but_never_another_one() -> None:
     mine = Path("mine.db")
     assert take(mine) == mine
     assert take(mine) == mine
@@ -76,6 +76,6 @@ def test_a_named_file_is_used_or_refused_but_never_another_one() -> None:
     assert _tables(mine) == ["kept"]
 
 
-def test_a_folder_that_is_not_there_is_one_sentence() -> None:
+def test_folder_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(StoreError, match="cannot make its database nowhere"):
         take(Path("nowhere/demo.db"))

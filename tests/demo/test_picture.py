@@ -12,7 +12,7 @@ def _picture(width: int = 79, height: int = 23, **changed: object) -> list[str]:
     return render(a_view(**changed), width, height, unpainted)
 
 
-def test_it_shows_how_far_it_is_and_every_state() -> None:
+def test_picture_shows_the_progress_and_every_state() -> None:
     picture = "\n".join(_picture())
 
     assert "45 of 60: 41 committed, 4 rolled back" in picture
@@ -22,7 +22,7 @@ def test_it_shows_how_far_it_is_and_every_state() -> None:
         assert f"  {name:<14}{amount:>4}" in picture
 
 
-def test_it_shows_what_the_receiver_has_counted() -> None:
+def test_picture_shows_what_the_receiver_has_counted() -> None:
     lines = {line[:40].strip(): line[40:].split() for line in _picture()}
 
     assert lines["acted upon twice or more"] == ["0", "8"]
@@ -31,12 +31,12 @@ def test_it_shows_what_the_receiver_has_counted() -> None:
     assert lines["in flight now"] == ["12", "0"]
 
 
-def test_a_receiver_that_is_down_is_said_to_be() -> None:
+def test_receiver_that_is_down_is_said_to_be() -> None:
     assert any("the receiver is down" in line for line in _picture(is_up=False, tallies=NOTHING, story=()))
 
 
 @pytest.mark.parametrize(("width", "height"), [(63, 20), (79, 23), (119, 39), (200, 60)])
-def test_it_fits_the_terminal(width: int, height: int) -> None:
+def test_picture_fits_the_terminal(width: int, height: int) -> None:
     story = tuple(Step(number, "something long happens " * 5) for number in range(30))
 
     picture = _picture(width, height, story=story)
@@ -45,7 +45,7 @@ def test_it_fits_the_terminal(width: int, height: int) -> None:
     assert max(len(line) for line in picture) <= width
 
 
-def test_the_newest_of_the_story_is_always_there() -> None:
+def test_newest_of_the_story_is_always_there() -> None:
     story = tuple(Step(number, f"step {number}") for number in range(30))
 
     picture = _picture(story=story)
@@ -54,7 +54,7 @@ def test_the_newest_of_the_story_is_always_there() -> None:
     assert not any(line.endswith("step 0") for line in picture)
 
 
-def test_a_line_is_cut_before_it_is_painted() -> None:
+def test_line_is_cut_before_it_is_painted() -> None:
     line = [Span("abc", "red"), Span("defgh", "green"), Span("never seen", "red")]
 
     assert draw(line, 5, marked) == "<red>abc</><green>de</>"

@@ -28,7 +28,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return made
 
 
-def test_without_a_terminal_there_is_one_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_screen_without_a_terminal_prints_one_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     with screen() as shown:
         shown.tell(Step(1.25, "the receiver is down"))
         shown.show(a_view())
@@ -37,7 +37,7 @@ def test_without_a_terminal_there_is_one_line_for_each_step(capsys: pytest.Captu
     assert capsys.readouterr().out == "  1.2 s  the receiver is down\n"
 
 
-def test_the_cursor_is_hidden_and_comes_back_whatever_happens(terminal: Terminal) -> None:
+def test_cursor_is_hidden_and_comes_back_whatever_happens(terminal: Terminal) -> None:
     def interrupted() -> None:
         with screen() as shown:
             assert isinstance(shown, LiveScreen)
@@ -51,7 +51,7 @@ def test_the_cursor_is_hidden_and_comes_back_whatever_happens(terminal: Terminal
     assert terminal.getvalue().endswith(SHOW_CURSOR)
 
 
-def test_a_picture_is_drawn_over_the_one_before(terminal: Terminal) -> None:
+def test_picture_is_drawn_over_the_one_before(terminal: Terminal) -> None:
     with screen() as shown:
         shown.show(a_view())
         first = terminal.getvalue()
@@ -60,9 +60,7 @@ def test_a_picture_is_drawn_over_the_one_before(terminal: Terminal) -> None:
     assert terminal.getvalue()[len(first) :].startswith(f"\x1b[{first.count(chr(10))}F")
 
 
-def test_after_a_change_of_size_it_starts_on_a_clean_screen(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_screen_starts_anew_after_a_change_of_size(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with screen() as shown:
         shown.show(a_view())
         first = terminal.getvalue()
@@ -72,7 +70,7 @@ def test_after_a_change_of_size_it_starts_on_a_clean_screen(
         assert terminal.getvalue()[len(first) :].startswith("\x1b[2J\x1b[H")
 
 
-def test_at_the_end_the_story_stays(terminal: Terminal) -> None:
+def test_story_stays_on_the_screen_at_the_end(terminal: Terminal) -> None:
     with screen() as shown:
         shown.tell(Step(0.0, "the receiver is down"))
         shown.show(a_view())
@@ -83,7 +81,7 @@ def test_at_the_end_the_story_stays(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("TERM", "dumb"), ("COLUMNS", "40"), ("LINES", "10")]
 )  # fmt: skip
-def test_a_terminal_that_cannot_do_it_gets_plain_lines(
+def test_terminal_that_cannot_do_it_gets_plain_lines(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)

@@ -11,7 +11,7 @@ def _numbers(lines: list[str]) -> dict[str, list[str]]:
     return {line[:48].strip(): line[48:].split() for line in lines[1:]}
 
 
-def test_the_table_has_both_columns_and_they_add_up() -> None:
+def test_table_has_both_columns_and_they_add_up() -> None:
     rows = _numbers(table(accounts(), unpainted))
 
     assert rows["orders rolled back"] == ["5", "5"]
@@ -27,7 +27,7 @@ def test_the_table_has_both_columns_and_they_add_up() -> None:
     assert rows["not there, and sent after asking"] == ["2", "–"]
 
 
-def test_only_what_is_bad_is_red() -> None:
+def test_summary_shows_in_red_only_what_is_bad() -> None:
     lines = table(accounts(), marked)
 
     assert [line.split("<")[0].strip() for line in lines if "<red>" in line] == [
@@ -36,7 +36,7 @@ def test_only_what_is_bad_is_red() -> None:
     ]
 
 
-def test_the_sentence_accounts_for_every_order() -> None:
+def test_sentence_accounts_for_every_order() -> None:
     told = sentences(accounts(), "naive.py", unpainted)
 
     assert told[0] == "60 orders = 5 rolled back + 53 delivered + 2 dead letters; 0 lost, 0 doubled"
@@ -45,7 +45,7 @@ def test_the_sentence_accounts_for_every_order() -> None:
     assert told[3:] == ["(killed, or the answer lost, between send and mark):", "  naive.py"]
 
 
-def test_the_commands_lead_to_an_order_in_doubt_and_a_refused_one() -> None:
+def test_commands_lead_to_an_order_in_doubt_and_a_refused_one() -> None:
     lines = directions(accounts(), PROGRAM, DATABASE)
 
     assert lines[0] == "21 s. The database is kept; look at order 21 (in doubt) and order 50 (refused):"
@@ -53,13 +53,13 @@ def test_the_commands_lead_to_an_order_in_doubt_and_a_refused_one() -> None:
     assert [line.split(DATABASE)[1].strip() for line in lines[3:]] == ["dead-letters list", "deliveries list", "status"]
 
 
-def test_a_run_in_which_nothing_happened_still_has_commands() -> None:
+def test_run_in_which_nothing_happened_still_has_commands() -> None:
     empty = accounts(ours=Counts(), fates=())
 
     assert len(directions(empty, PROGRAM, DATABASE)) == 4
 
 
-def test_it_fits_a_narrow_terminal() -> None:
+def test_summary_fits_a_narrow_terminal() -> None:
     told = accounts()
     lines = [
         *table(told, unpainted),

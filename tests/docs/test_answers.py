@@ -3,5 +3,5 @@
 from tests.docs.answers import PAGE, page
 
 
-def test_the_page_is_the_table() -> None:
+def test_page_is_the_table() -> None:
     assert PAGE.read_text("utf-8") == page(), "run: python -m tests.docs.answers"

@@ -15,7 +15,7 @@ from tests.docs.test_examples import ROOT, examples
 PAGE = "docs/how-to/email.md"
 
 
-def test_the_example_records_the_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_records_the_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asyncio.run(migrate("sqlite:///shop.db"))
     names: dict[str, object] = {}
@@ -29,7 +29,7 @@ def test_the_example_records_the_mail(tmp_path: Path, monkeypatch: pytest.Monkey
     assert json.loads(content)["attachments"][0]["filename"] == "Übersicht.csv"
 
 
-def test_the_settings_are_settings(tmp_path: Path) -> None:
+def test_settings_are_settings(tmp_path: Path) -> None:
     [toml] = re.findall(r"```toml\n(.*?)```", (ROOT / PAGE).read_text(), re.DOTALL)
     (tmp_path / "sendonce.toml").write_text(toml)
 

@@ -31,7 +31,7 @@ def examples(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-def test_the_first_example_records_both_destinations_with_the_memo(tmp_path: Path) -> None:
+def test_example_of_the_readme_records_both_destinations_with_the_memo(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     asyncio.run(migrate(url))
     engine = create_engine(url)
@@ -60,7 +60,7 @@ def test_the_first_example_records_both_destinations_with_the_memo(tmp_path: Pat
         ("docs/how-to/own-channel.md", 1),
     ],
 )
-def test_the_example_of_an_own_channel_is_a_channel(page: str, number: int) -> None:
+def test_example_of_an_own_channel_is_a_channel(page: str, number: int) -> None:
     class Unreachable(Exception):
         pass
 

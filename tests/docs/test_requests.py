@@ -12,7 +12,7 @@ from sendonce.compose import migrate, open_store
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "requests.md").read_text("utf-8")
 
 
-def test_the_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     url = f"sqlite:///{tmp_path / 'app.db'}"
     asyncio.run(migrate(url))
@@ -36,5 +36,5 @@ def test_the_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_the_page_names_every_status() -> None:
+def test_page_names_every_status() -> None:
     assert all(f"| `{status}` |" in PAGE for status in RequestStatus)

@@ -32,14 +32,14 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "sqlite:///shop.db"
 
 
-async def test_the_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
+async def test_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
     admin, worker = examples("docs/how-to/services.md")[:2]
 
     await run(admin, {})
     await run(worker, {})
 
 
-async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
+async def test_order_and_its_event_are_written_together(shop: str) -> None:
     from sendonce.contrib.sqlalchemy import async_engine
 
     engine = async_engine(shop)
@@ -55,7 +55,7 @@ async def test_an_order_and_its_event_are_written_together(shop: str) -> None:
     assert (event.type, event.key) == ("order.placed", "order/7")
 
 
-async def test_an_application_answers_errors_with_a_sentence() -> None:
+async def test_application_answers_errors_with_a_sentence() -> None:
     made = await run(examples("docs/how-to/services.md")[3], {})
 
     assert sendonce.SendonceError in made["app"].exception_handlers  # type: ignore[attr-defined]

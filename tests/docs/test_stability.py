@@ -20,11 +20,11 @@ COLUMNS = {
 }
 
 
-def test_public_modules_are_the_frozen_ones() -> None:
+def test_modules_that_are_public_are_the_frozen_ones() -> None:
     assert re.findall(r"^\| `(sendonce[.\w]*)` \| [^`]", PAGE, re.MULTILINE) == list(PUBLIC)
 
 
-def test_public_names_are_frozen_for_every_module() -> None:
+def test_names_that_are_public_are_frozen_for_every_module() -> None:
     names = (KEPT / "names.txt").read_text("utf-8").splitlines()
 
     assert {module for module in PUBLIC if any(name.startswith(f"{module}.") for name in names)} == set(PUBLIC)
@@ -39,7 +39,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("table", COLUMNS)
-def test_public_columns_are_in_the_newest_schema(table: str, tmp_path: Path) -> None:
+def test_columns_that_are_public_are_in_the_newest_schema(table: str, tmp_path: Path) -> None:
     asyncio.run(migrate(f"sqlite:///{tmp_path / 'shop.db'}"))
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         there = {row[1] for row in connection.execute(f"pragma table_info({table})")}

@@ -11,7 +11,7 @@ from tests.docs.test_examples import ROOT, examples
 PAGE = "docs/how-to/testing.md"
 
 
-def test_the_examples_are_tests_that_pass(tmp_path: Path) -> None:
+def test_examples_are_tests_that_pass(tmp_path: Path) -> None:
     blocks = examples(PAGE)
     (tmp_path / "test_memos.py").write_text("\n\n".join(blocks))
 
@@ -23,7 +23,7 @@ def test_the_examples_are_tests_that_pass(tmp_path: Path) -> None:
     assert f"{sum(block.count('def test_') for block in blocks)} passed" in run.stdout
 
 
-def test_every_point_to_crash_at_is_on_the_page() -> None:
+def test_point_to_crash_at_is_on_the_page() -> None:
     text = (ROOT / PAGE).read_text()
 
     assert [point for point in CRASH_POINTS if f"`{point}`" not in text] == []

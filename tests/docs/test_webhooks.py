@@ -60,7 +60,7 @@ async def served(page: Page) -> tuple[web.AppRunner, str]:
     return runner, f"http://127.0.0.1:{port}/orders"
 
 
-async def test_a_receiver_verifies_what_a_worker_signs_before_during_and_after_a_rotation(
+async def test_receiver_verifies_what_a_worker_signs_before_during_and_after_a_rotation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, first, second = Page(), new_secret(), new_secret()
@@ -101,7 +101,7 @@ async def test_a_receiver_verifies_what_a_worker_signs_before_during_and_after_a
     assert capsys.readouterr().out.split() == ["1", "2", "3"]
 
 
-def test_a_receiver_refuses_what_was_changed_on_the_way() -> None:
+def test_receiver_refuses_what_was_changed_on_the_way() -> None:
     page, secret = Page(), new_secret()
     webhook = page.names["Webhook"](secret)
     now, body = datetime.now(UTC), json.dumps({"order": 1})

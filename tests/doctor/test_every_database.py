@@ -33,18 +33,18 @@ async def sent(database: Database, *, seconds: int) -> None:
         )
 
 
-def test_of_a_database_that_is_well_nothing_else_is_said(database: Database) -> None:
+def test_doctor_says_nothing_else_of_a_healthy_database(database: Database) -> None:
     assert examined(database) == {}
 
 
 @pytest.mark.parametrize(("version", "level"), [("1", Level.PROBLEM), ("4", Level.WARNING), ("9", Level.PROBLEM)])
-def test_a_schema_that_is_not_this_programs_is_said(database: Database, version: str, level: Level) -> None:
+def test_schema_that_is_not_this_programs_is_said(database: Database, version: str, level: Level) -> None:
     database.execute("update sendonce_meta set value = ? where name = 'schema_version'", version)
 
     assert {name: each.level for name, each in examined(database).items()} == {"schema": level}
 
 
-def test_a_missing_index_and_a_missing_trigger_are_named(database: Database) -> None:
+def test_index_and_trigger_that_are_missing_are_named(database: Database) -> None:
     on_table = " on sendonce_events" if isinstance(database, PostgresDatabase) else ""
     database.execute("drop index sendonce_deliveries_due")
     database.execute(f"drop trigger events_are_immutable{on_table}")
@@ -59,7 +59,7 @@ def test_a_missing_index_and_a_missing_trigger_are_named(database: Database) -> 
     assert found.to_do.startswith("run its `create index sendonce_deliveries_due` as `sendonce migrate --sql` has it; ")
 
 
-def test_a_table_that_is_missing_is_named(database: Database) -> None:
+def test_table_that_is_missing_is_named(database: Database) -> None:
     database.execute("drop table sendonce_corrections")
 
     found = examined(database)["schema"]
@@ -68,7 +68,7 @@ def test_a_table_that_is_missing_is_named(database: Database) -> None:
     assert found.to_do == "restore it from a backup"
 
 
-def test_a_back_fill_that_is_not_finished_is_said(database: Database) -> None:
+def test_back_fill_that_is_not_finished_is_said(database: Database) -> None:
     database.execute("update sendonce_meta set value = '4000/120000' where name = 'backfill:0002_routed'")
 
     found = examined(database)["back-fill"]
@@ -77,7 +77,7 @@ def test_a_back_fill_that_is_not_finished_is_said(database: Database) -> None:
     assert "0002_routed has come to 4,000 of 120,000" in found.sentence
 
 
-def test_work_that_is_due_while_no_worker_is_alive_is_said(database: Database) -> None:
+def test_due_work_without_a_live_worker_is_reported(database: Database) -> None:
     given_due_delivery(database)
     database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at - {hours(database)}")
 
@@ -87,7 +87,7 @@ def test_work_that_is_due_while_no_worker_is_alive_is_said(database: Database) -
     assert "no worker is alive, and work has been due for 1h" in found.sentence
 
 
-async def test_a_worker_that_was_not_seen_for_long_is_not_alive(database: Database) -> None:
+async def test_worker_that_was_not_seen_for_long_is_not_alive(database: Database) -> None:
     given_due_delivery(database)
     store = await database.open()
     await store.register("one:1", "1", 1)
@@ -100,7 +100,7 @@ async def test_a_worker_that_was_not_seen_for_long_is_not_alive(database: Databa
     assert found["workers"].level is Level.PROBLEM
 
 
-async def test_work_that_a_worker_will_do_or_that_is_stopped_is_not_said(database: Database) -> None:
+async def test_due_work_that_a_worker_will_do_or_that_is_stopped_is_not_reported(database: Database) -> None:
     given_due_delivery(database)
     store = await database.open()
     await store.register("one:1", "1", 1)
@@ -129,7 +129,7 @@ def test_retention_that_is_behind_is_said(database: Database) -> None:
     assert "sendonce prune" in found.to_do
 
 
-def test_work_that_is_not_due_yet_is_not_said(database: Database) -> None:
+def test_scheduled_work_is_not_reported(database: Database) -> None:
     given_due_delivery(database)
     database.execute(f"update sendonce_deliveries set next_attempt_at = next_attempt_at + {hours(database)}")
 
@@ -137,7 +137,7 @@ def test_work_that_is_not_due_yet_is_not_said(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("lease", "level"), [(30, None), (15, Level.WARNING), (5, Level.PROBLEM)])
-async def test_a_lease_that_is_short_for_what_sends_take_is_said(
+async def test_lease_that_is_short_for_what_sends_take_is_said(
     database: Database, lease: int, level: Level | None
 ) -> None:
     await sent(database, seconds=10)
@@ -149,7 +149,7 @@ async def test_a_lease_that_is_short_for_what_sends_take_is_said(
 
 
 @pytest.mark.parametrize(("seconds", "level"), [((10, 1), None), ((1, 10), Level.WARNING)])
-async def test_the_newest_sends_say_what_sends_take(
+async def test_newest_sends_say_what_sends_take(
     database: Database, monkeypatch: pytest.MonkeyPatch, seconds: tuple[int, ...], level: Level | None
 ) -> None:
     monkeypatch.setattr(examining, "SAMPLE", 1)
@@ -170,7 +170,7 @@ async def test_leases_that_ran_out_are_said(database: Database) -> None:
     assert "1 lease ran out" in (await asyncio.to_thread(examined, database))["lease"].sentence
 
 
-def test_a_clock_is_ahead_or_behind_by_what_cannot_be_the_way_there() -> None:
+def test_clock_is_ahead_or_behind_by_what_cannot_be_the_way_there() -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     now = noon.timestamp()
 

@@ -59,7 +59,7 @@ def check(examined: ExaminedPostgres | ExaminedSqlite, wanted: Said) -> None:
         (-60.0, Level.PROBLEM),
     ],
 )
-def test_a_clock(healthy: ExaminedPostgres | ExaminedSqlite, ahead: float, level: Level | None) -> None:
+def test_clock(healthy: ExaminedPostgres | ExaminedSqlite, ahead: float, level: Level | None) -> None:
     examined = replace(healthy, clock_ahead=ahead)
 
     check(examined, None if level is None else ("clock", level))
@@ -92,7 +92,7 @@ WORKS: dict[str, tuple[dict[str, Any], Said]] = {
 
 @pytest.mark.parametrize("healthy", [POSTGRES, SQLITE], ids=["postgres", "sqlite"])
 @pytest.mark.parametrize("case", WORKS)
-def test_the_work(healthy: ExaminedPostgres | ExaminedSqlite, case: str) -> None:
+def test_doctor_reports_work_without_workers(healthy: ExaminedPostgres | ExaminedSqlite, case: str) -> None:
     changed, wanted = WORKS[case]
 
     check(replace(healthy, work=replace(WORK, **changed)), wanted)
@@ -132,13 +132,13 @@ SERVERS: dict[str, tuple[dict[str, Any], Said]] = {
 
 
 @pytest.mark.parametrize("case", SERVERS)
-def test_a_server(case: str) -> None:
+def test_server(case: str) -> None:
     changed, wanted = SERVERS[case]
 
     check(replace(POSTGRES, **changed), wanted)
 
 
-def test_who_does_not_see_everybody_is_told_so() -> None:
+def test_role_that_does_not_see_all_sessions_is_told_so() -> None:
     for sees_everybody in (True, False):
         diagnosed = doctor.diagnose_postgres(replace(POSTGRES, sees_everybody=sees_everybody), LIMITS)
 
@@ -160,14 +160,14 @@ FILES: dict[str, tuple[dict[str, Any], Said]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_file(case: str) -> None:
+def test_file(case: str) -> None:
     changed, wanted = FILES[case]
 
     check(replace(SQLITE, **changed), wanted)
 
 
 @pytest.mark.parametrize("healthy", [POSTGRES, SQLITE], ids=["postgres", "sqlite"])
-def test_what_no_live_worker_serves_is_said(healthy: ExaminedPostgres | ExaminedSqlite) -> None:
+def test_channel_that_no_live_worker_serves_is_reported(healthy: ExaminedPostgres | ExaminedSqlite) -> None:
     rows = tuple(UnservedRow(name=name, waiting=6, since=NOW) for name in ("sms", "https://runner.example/jobs/"))
 
     [found] = said(replace(healthy, work=replace(WORK, unserved=rows)))

@@ -33,7 +33,7 @@ def our_roles(own: Own) -> Own:
 
 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
-def test_a_server_that_may_lose_everything_is_said(own: Own, setting: str) -> None:
+def test_server_that_may_lose_everything_is_said(own: Own, setting: str) -> None:
     own.set(setting, "off")
     until(lambda: own.database.one(f"select current_setting('{setting}')") == "off", "the setting")
 
@@ -44,14 +44,14 @@ def test_a_server_that_may_lose_everything_is_said(own: Own, setting: str) -> No
 
 
 @pytest.mark.parametrize("setting", ["autovacuum", "track_counts"])
-def test_a_server_that_does_not_vacuum_by_itself_is_said(own: Own, setting: str) -> None:
+def test_server_that_does_not_vacuum_by_itself_is_said(own: Own, setting: str) -> None:
     own.set(setting, "off")
     until(lambda: own.database.one(f"select current_setting('{setting}')") == "off", "the setting")
 
     assert list(examined(own.database)) == ["autovacuum"]
 
 
-def test_how_another_database_commits_is_not_said(own: Own, own_server: tuple[Server, str]) -> None:
+def test_settings_of_another_database_are_not_reported(own: Own, own_server: tuple[Server, str]) -> None:
     server, template = own_server
     other = server.create_database(template=template)
     own.database.execute(f"alter database {other} set synchronous_commit = off")
@@ -74,7 +74,7 @@ def test_commits_that_do_not_wait_for_the_disk_are_said(own: Own, value: str) ->
     assert found["commits"].to_do.endswith("alter database … set synchronous_commit = on")
 
 
-def test_the_role_whose_commits_do_not_wait_is_named_with_what_to_do(own: Own) -> None:
+def test_role_whose_commits_do_not_wait_is_named_with_what_to_do(own: Own) -> None:
     own.database.execute('create role "Careless"')
     own.database.execute('alter role "Careless" set synchronous_commit = off')
 
@@ -85,16 +85,14 @@ def test_the_role_whose_commits_do_not_wait_is_named_with_what_to_do(own: Own) -
     assert found["commits"].to_do.endswith(': alter role "Careless" reset synchronous_commit')
 
 
-def test_a_database_that_only_reads_is_said(own: Own) -> None:
+def test_database_that_only_reads_is_said(own: Own) -> None:
     name = own.database.one("select current_database()")
     own.database.execute(f"alter database {name} set default_transaction_read_only = on")
 
     assert list(examined(own.database)) == ["writable"]
 
 
-def test_an_idle_transaction_that_holds_vacuum_back_is_said_by_its_pid(
-    own: Own, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transaction_that_holds_vacuum_back_is_reported_by_its_pid(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "HELD_WRONG", AT_ONCE)
     with own.database.connection() as connection:
         connection.execute("set transaction isolation level repeatable read")
@@ -107,7 +105,7 @@ def test_an_idle_transaction_that_holds_vacuum_back_is_said_by_its_pid(
         assert "secret" not in str(found)
 
 
-def test_a_forgotten_prepared_transaction_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgotten_prepared_transaction_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "HELD_DOUBTFUL", AT_ONCE)
     connection = psycopg.connect(own.database.url)
     connection.tpc_begin("forgotten")
@@ -124,7 +122,7 @@ def test_a_forgotten_prepared_transaction_is_said(own: Own, monkeypatch: pytest.
     assert "prepared transaction" in found["vacuum"].sentence
 
 
-def test_a_replication_slot_that_nobody_uses_is_said(own: Own) -> None:
+def test_replication_slot_that_nobody_uses_is_said(own: Own) -> None:
     own.database.execute("select pg_create_logical_replication_slot('left_behind', 'pgoutput')")
 
     found = examined(own.database)
@@ -163,7 +161,7 @@ def test_dead_rows_and_empty_room_are_said(own: Own, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_too_few_connections_for_another_worker_are_said(own: Own) -> None:
+def test_connections_too_few_for_another_worker_are_reported(own: Own) -> None:
     with ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(psycopg.connect(own.database.url))
@@ -171,7 +169,7 @@ def test_too_few_connections_for_another_worker_are_said(own: Own) -> None:
         assert examined(own.database)["connections"].level is Level.WARNING
 
 
-def test_more_workers_than_the_server_has_connections_for_are_said(own: Own) -> None:
+def test_workers_beyond_the_servers_connections_are_reported(own: Own) -> None:
     own.database.execute(
         "insert into sendonce_workers (name, version, concurrency)"
         " select 'host:' || n, '1', 1 from generate_series(1, 9) n"
@@ -197,7 +195,7 @@ def test_rights_that_a_role_of_ours_has_lost_are_said(our_roles: Own) -> None:
     ]
 
 
-def test_who_may_plant_functions_beside_our_tables_is_said(our_roles: Own) -> None:
+def test_role_that_may_plant_functions_beside_our_tables_is_reported(our_roles: Own) -> None:
     """Everybody may, by default, up to PostgreSQL 14."""
     database = our_roles.database
     assert examined(database) == {}
@@ -212,7 +210,7 @@ def test_who_may_plant_functions_beside_our_tables_is_said(our_roles: Own) -> No
     assert examined(database) == {}
 
 
-def test_the_owner_of_the_tables_may_create_in_a_schema_that_is_not_theirs(own: Own) -> None:
+def test_owner_of_the_tables_may_create_in_a_schema_that_is_not_theirs(own: Own) -> None:
     role = f"owner_{uuid4().hex[:10]}"
     own.database.execute(f"create role {role}")
     own.database.execute(f"grant create on schema public to {role}")
@@ -226,7 +224,7 @@ def test_the_owner_of_the_tables_may_create_in_a_schema_that_is_not_theirs(own: 
     assert found == {}
 
 
-def test_a_database_that_our_roles_were_not_made_for_lacks_nothing(
+def test_database_that_our_roles_were_not_made_for_lacks_nothing(
     our_roles: Own, own_server: tuple[Server, str]
 ) -> None:
     server, template = own_server
@@ -238,7 +236,7 @@ def test_a_database_that_our_roles_were_not_made_for_lacks_nothing(
     assert found == {}
 
 
-def test_who_may_not_look_is_told_which_rights_are_missing(own: Own) -> None:
+def test_role_without_rights_is_told_which_are_missing(own: Own) -> None:
     own.database.execute(
         "do $$ begin if to_regrole('nobody_here') is null then create role nobody_here; end if; end $$"
     )
@@ -249,20 +247,20 @@ def test_who_may_not_look_is_told_which_rights_are_missing(own: Own) -> None:
     assert "role nobody_here lacks select on sendonce_meta" in found["rights"].sentence
 
 
-def test_who_may_look_at_some_of_it_is_told_what_is_missing(our_roles: Own) -> None:
+def test_role_with_some_rights_is_told_what_is_missing(our_roles: Own) -> None:
     found = examined(PostgresDatabase(f"{our_roles.database.url}?options=-c%20role%3Dsendonce_app"))
 
     assert list(found) == ["rights"]
     assert "role sendonce_app lacks select on" in found["rights"].sentence
 
 
-def test_M10_the_reader_may_run_it(our_roles: Own) -> None:
+def test_M10_reader_may_run_it(our_roles: Own) -> None:
     found = examined(PostgresDatabase(f"{our_roles.database.url}?options=-c%20role%3Dsendonce_reader"))
 
     assert found == {}
 
 
-def test_a_database_without_our_tables_is_said(own_server: tuple[Server, str]) -> None:
+def test_database_without_our_tables_is_said(own_server: tuple[Server, str]) -> None:
     server, _ = own_server
 
     found = examined(PostgresDatabase(server.dsn("postgres")))
@@ -271,7 +269,7 @@ def test_a_database_without_our_tables_is_said(own_server: tuple[Server, str]) -
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(3630, "behind"), (-3630, "ahead of")])
-def test_a_clock_that_is_not_the_servers_is_said(own: Own, tmp_path: Path, seconds: int, said: str) -> None:
+def test_clock_that_is_not_the_servers_is_said(own: Own, tmp_path: Path, seconds: int, said: str) -> None:
     moved = MovedClock(tmp_path / "clock", seconds).environment
 
     ran = subprocess.run(

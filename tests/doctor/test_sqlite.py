@@ -17,13 +17,13 @@ from tests.given import given_due_deliveries, given_due_delivery
 from tests.store.databases import SqliteDatabase
 
 
-def test_a_journal_that_is_not_wal_is_said(file: SqliteDatabase) -> None:
+def test_journal_that_is_not_wal_is_said(file: SqliteDatabase) -> None:
     file.execute("pragma journal_mode = delete")
 
     assert list(examined(file)) == ["journal"]
 
 
-def test_of_a_file_without_tables_only_what_is_so_is_said(tmp_path: Path) -> None:
+def test_database_file_without_tables_is_reported_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "new.db").touch(mode=0o600)
 
     found = {each.name: each for each in asyncio.run(examine(f"sqlite:///{tmp_path / 'new.db'}", LIMITS))}
@@ -35,7 +35,7 @@ def test_of_a_file_without_tables_only_what_is_so_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("end", ["", "-shm"])
-def test_a_file_that_everybody_can_read_is_said(file: SqliteDatabase, end: str) -> None:
+def test_file_that_everybody_can_read_is_said(file: SqliteDatabase, end: str) -> None:
     with closing(sqlite3.connect(file.path)) as connection:
         connection.execute("update sendonce_meta set value = value")
         connection.commit()
@@ -47,13 +47,13 @@ def test_a_file_that_everybody_can_read_is_said(file: SqliteDatabase, end: str) 
     assert "chmod" in found["file"].to_do
 
 
-def test_a_file_that_a_group_shares_is_well(file: SqliteDatabase) -> None:
+def test_file_that_a_group_shares_is_well(file: SqliteDatabase) -> None:
     file.path.chmod(0o660)
 
     assert examined(file) == {}
 
 
-def test_a_write_ahead_log_that_somebody_keeps_growing_is_said(
+def test_write_ahead_log_that_somebody_keeps_growing_is_said(
     file: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "LARGE_WAL", 1000)
@@ -69,7 +69,7 @@ def test_a_write_ahead_log_that_somebody_keeps_growing_is_said(
     assert (list(found), found["journal"].level) == (["journal"], Level.WARNING)
 
 
-def test_a_damaged_file_is_said(file: SqliteDatabase) -> None:
+def test_damaged_file_is_said(file: SqliteDatabase) -> None:
     given_due_deliveries(file, 50)
     file.execute("pragma wal_checkpoint(truncate)")
     root = file.one("select rootpage from sqlite_master where name = 'sendonce_deliveries_due'")
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_said(file: SqliteDatabase) -> None:
 
 
 @pytest.mark.parametrize("table", ["sendonce_meta", "sendonce_deliveries", "sqlite_schema"])
-def test_of_a_file_that_is_damaged_where_we_look_the_rest_is_said(file: SqliteDatabase, table: str) -> None:
+def test_database_file_that_is_damaged_is_reported_with_the_rest(file: SqliteDatabase, table: str) -> None:
     file.execute("pragma wal_checkpoint(truncate)")
     root = 1 if table == "sqlite_schema" else file.one(f"select rootpage from sqlite_master where name = '{table}'")
     with file.path.open("r+b") as stream:
@@ -97,13 +97,13 @@ def test_of_a_file_that_is_damaged_where_we_look_the_rest_is_said(file: SqliteDa
     assert "file" not in found
 
 
-def test_what_is_no_database_is_said(file: SqliteDatabase) -> None:
+def test_file_that_is_no_database_is_reported(file: SqliteDatabase) -> None:
     file.path.write_bytes(b"no database" * 1000)
 
     assert "not a database" in examined(file)["integrity"].sentence
 
 
-def test_a_file_that_is_too_large_to_look_at_is_said_to_be(file: SqliteDatabase) -> None:
+def test_file_that_is_too_large_to_look_at_is_said_to_be(file: SqliteDatabase) -> None:
     with file.connection() as connection:
         connection.execute("create table junk (text text)")
         connection.executemany("insert into junk values (?)", [("x" * 3000,)] * 20_000)
@@ -121,7 +121,7 @@ def test_rows_of_a_subscription_that_is_not_there_are_said(file: SqliteDatabase)
 
 
 @pytest.mark.parametrize(("free", "level"), [(500, Level.WARNING), (50, Level.PROBLEM)])
-def test_a_disk_that_is_nearly_full_is_said(
+def test_disk_that_is_nearly_full_is_said(
     file: SqliteDatabase, free: int, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
@@ -130,7 +130,7 @@ def test_a_disk_that_is_nearly_full_is_said(
     assert {name: each.level for name, each in examined(file).items()} == {"space": level}
 
 
-def test_a_file_system_of_the_network_is_said(
+def test_file_system_of_the_network_is_said(
     file: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mounts"
@@ -152,7 +152,7 @@ def test_workers_of_two_hosts_are_said(file: SqliteDatabase) -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), [("deliveries", "created_at"), ("workers", "seen_at")])
-def test_a_clock_that_was_set_back_is_said(file: SqliteDatabase, table: str, column: str) -> None:
+def test_clock_that_was_set_back_is_said(file: SqliteDatabase, table: str, column: str) -> None:
     now = file.microseconds()
     given_due_delivery(file)
     file.execute(
@@ -165,13 +165,13 @@ def test_a_clock_that_was_set_back_is_said(file: SqliteDatabase, table: str, col
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")
-def test_a_file_that_this_user_may_not_write_is_said(file: SqliteDatabase) -> None:
+def test_file_that_this_user_may_not_write_is_said(file: SqliteDatabase) -> None:
     file.path.chmod(0o444)
 
     assert "file" in examined(file)
 
 
-def test_a_file_without_our_tables_is_said(tmp_path: Path) -> None:
+def test_file_without_our_tables_is_said(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
         connection.execute("pragma journal_mode = wal")
         connection.execute("create table other (id integer)")

@@ -16,11 +16,11 @@ MADE = {name: each for name, each in vars(answers).items() if isinstance(each, O
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_every_answer_is_a_row_of_the_table(name: str) -> None:
+def test_answer_is_a_row_of_the_table(name: str) -> None:
     assert any(row.outcome is MADE[name] for row in ROWS)
 
 
-def test_no_row_stands_twice() -> None:
+def test_answers_are_listed_once() -> None:
     for title, rows in TABLE.items():
         assert len({row.said for row in rows}) == len(rows), title
 
@@ -42,13 +42,13 @@ def _making(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("row", TABLE["The engine"], ids=lambda row: row.said)
-def test_what_the_engine_says_of_itself_is_no_receivers_fault(row: Row) -> None:
+def test_answer_of_the_engine_itself_is_no_fault_of_a_receiver(row: Row) -> None:
     """No breaker counts it: who stops many workers in the middle of their sends has not found a receiver that fails."""
     assert fault_of(row.outcome) is Fault.OURS
 
 
 @pytest.mark.parametrize("asks_to_wait", [True, False])
-def test_what_every_http_status_means(asks_to_wait: bool) -> None:
+def test_http_status_has_one_meaning(asks_to_wait: bool) -> None:
     kinds = {status: type(http_answer(status, asks_to_wait=asks_to_wait)) for status in range(100, 1000)}
 
     put_off = {429, 503}

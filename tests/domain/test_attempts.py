@@ -28,7 +28,7 @@ from tests.domain.values import a_claim
         (Deferred("busy"), AttemptState.FAILED, ("busy", None), None),
     ],
 )
-def test_each_outcome_closes_its_attempt(
+def test_outcome_closes_its_attempt(
     outcome: Outcome, state: AttemptState, error: tuple[str | None, str | None], notification_id: str | None
 ) -> None:
     assert closing_state(outcome) is state
@@ -36,7 +36,7 @@ def test_each_outcome_closes_its_attempt(
     assert notification_id_of(outcome) == notification_id
 
 
-def test_a_claim_tells_decide_what_it_needs() -> None:
+def test_claim_tells_decide_what_it_needs() -> None:
     claim = a_claim(attempt_count=4, deferred_count=2, in_doubt=True, seconds_left=1.5, if_unsure="hold")
 
     assert claim.delivery(in_doubt=False, can_look_up=True) == Delivery(
@@ -51,7 +51,7 @@ def test_a_claim_tells_decide_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize(("cleared", "in_doubt"), [(False, True), (True, False)])
-def test_an_answered_look_up_clears_doubt_before_the_decision(cleared: bool, in_doubt: bool) -> None:
+def test_answered_look_up_clears_doubt_before_the_decision(cleared: bool, in_doubt: bool) -> None:
     report = Report(a_claim(in_doubt=True, attempt_count=2), 5, Failed("503"), cleared)
 
     result = resolve(report, DEFAULT_POLICY, can_look_up=True)
@@ -62,7 +62,7 @@ def test_an_answered_look_up_clears_doubt_before_the_decision(cleared: bool, in_
 
 
 @pytest.mark.parametrize("cleared", [False, True])
-def test_what_was_claimed_without_doubt_is_decided_without_doubt(cleared: bool) -> None:
+def test_claim_without_doubt_is_decided_without_doubt(cleared: bool) -> None:
     report = Report(a_claim(in_doubt=False, attempt_count=2), 5, Failed("503"), cleared)
 
     result = resolve(report, DEFAULT_POLICY, can_look_up=False)
@@ -71,7 +71,7 @@ def test_what_was_claimed_without_doubt_is_decided_without_doubt(cleared: bool) 
     assert result.doubt is None
 
 
-def test_a_claim_without_deadline_and_without_wish_says_so() -> None:
+def test_claim_without_deadline_and_without_wish_says_so() -> None:
     delivery = a_claim().delivery(in_doubt=True, can_look_up=None)
 
     assert delivery == Delivery(id=DeliveryId(7), in_doubt=True, can_look_up=None)

@@ -49,14 +49,14 @@ def probed(breaker: Breaker, now: datetime, answers: Answers) -> Breaker:
 
 
 class TestOpen:
-    def test_nothing_goes_out_before_the_pause_is_over_and_then_one(self) -> None:
+    def test_breaker_lets_one_probe_out_after_its_pause(self) -> None:
         early, none = let_out(an_open_one(), 5, NOW + 9.99 * S, HOLD)
         probing, one = let_out(an_open_one(), 5, NOW + 10 * S, HOLD)
 
         assert (early, none.amount) == (an_open_one(), 0)
         assert (one.amount, probing.is_probing, probing.on_way) == (1, True, 1)
 
-    def test_one_probe_at_a_time_and_another_when_its_sender_must_be_dead(self) -> None:
+    def test_breaker_lets_out_another_probe_when_the_first_sender_must_be_dead(self) -> None:
         probing, first = let_out(an_open_one(), 1, NOW + 10 * S, HOLD)
 
         assert let_out(probing, 1, NOW + 39 * S, HOLD)[1].amount == 0
@@ -64,7 +64,7 @@ class TestOpen:
         assert second.amount == 1
         assert learn(again, first.turn, THROUGH, NOW + 41 * S, PAUSES) == again, "it was given up: nobody listens"
 
-    def test_a_failed_probe_waits_for_longer_and_longer_but_not_for_long_after_a_short_outage(self) -> None:
+    def test_failed_probe_waits_for_longer_and_longer_but_not_for_long_after_a_short_outage(self) -> None:
         breaker, now, pauses = an_open_one(), NOW, []
         while breaker.pause < PAUSES.longest:
             now = breaker.probe_at
@@ -74,12 +74,12 @@ class TestOpen:
         assert pauses[:5] == [10, 10, 10, pytest.approx(13.33, abs=0.01), pytest.approx(17.78, abs=0.01)]
         assert pauses[-1] == 300
 
-    def test_a_probe_that_says_nothing_is_made_again_after_the_same_pause(self) -> None:
+    def test_probe_that_says_nothing_is_made_again_after_the_same_pause(self) -> None:
         breaker = probed(an_open_one(pause=40 * S), NOW + 100 * S, UNTOLD)
 
         assert (breaker.pause, breaker.probe_at) == (40 * S, NOW + 140 * S)
 
-    def test_a_probe_that_was_not_sent_is_anybodys_at_once(self) -> None:
+    def test_probe_that_was_not_sent_is_anybodys_at_once(self) -> None:
         probing, out = let_out(an_open_one(), 1, NOW + 10 * S, HOLD)
         back = give_back(probing, out.turn, 1, NOW + 10 * S)
 
@@ -99,12 +99,12 @@ class TestOpen:
 
 
 class TestRamping:
-    def test_a_probe_that_gets_through_is_followed_by_a_small_round_and_forgets_the_pause(self) -> None:
+    def test_probe_that_gets_through_is_followed_by_a_small_round_and_forgets_the_pause(self) -> None:
         breaker = probed(an_open_one(pause=200 * S), NOW + 900 * S, THROUGH)
 
         assert (breaker.allowance, breaker.is_probing, breaker.pause) == (FIRST_ROUND, False, 10 * S)
 
-    def test_as_many_as_may_be_are_on_their_way_whoever_takes_them(self) -> None:
+    def test_breaker_lets_out_its_share_whoever_takes_them(self) -> None:
         breaker = a_ramping_one(allowance=8)
         breaker, first = let_out(breaker, 5, NOW, HOLD)
         breaker, second = let_out(breaker, 5, NOW, HOLD)
@@ -115,19 +115,19 @@ class TestRamping:
         assert after is not None
         assert let_out(after, 5, NOW, HOLD)[1].amount == 1
 
-    def test_what_was_taken_and_not_sent_is_there_again(self) -> None:
+    def test_breaker_takes_back_probes_that_were_not_sent(self) -> None:
         breaker, out = let_out(a_ramping_one(), 2, NOW, HOLD)
 
         assert let_out(give_back(breaker, out.turn, 1, NOW), 2, NOW, HOLD)[1].amount == 1
 
-    def test_what_the_dead_have_taken_is_there_again_after_a_while(self) -> None:
+    def test_breaker_takes_back_probes_of_dead_workers_after_a_while(self) -> None:
         breaker, _ = let_out(a_ramping_one(), 2, NOW, HOLD)
 
         assert let_out(breaker, 2, NOW + 29 * S, HOLD)[1].amount == 0
         assert let_out(breaker, 2, NOW + 30 * S, HOLD)[1].amount == 2
 
     @pytest.mark.parametrize("allowance", [2, 4, 8, 16, 32])
-    def test_one_failure_opens_none(self, allowance: int) -> None:
+    def test_breaker_stays_closed_after_one_failure(self, allowance: int) -> None:
         after = learn(a_ramping_one(allowance=allowance), a_ramping_one().turn, FAILED, NOW, PAUSES)
 
         assert after is not None
@@ -140,7 +140,7 @@ class TestRamping:
             (8, 1, 6, 8), (16, 4, 0, 32), (16, 3, 13, 0), (16, 3, 12, 16), (32, 7, 25, 0),
         ],
     )  # fmt: skip
-    def test_a_round_goes_well_when_one_of_four_gets_through(
+    def test_round_goes_well_when_one_of_four_gets_through(
         self, allowance: int, through: int, failed: int, becomes: int
     ) -> None:
         breaker = a_ramping_one(allowance=allowance)
@@ -149,13 +149,13 @@ class TestRamping:
         assert after is not None
         assert after.allowance == becomes
 
-    def test_the_next_outage_begins_when_a_round_has_failed(self) -> None:
+    def test_next_outage_begins_when_a_round_has_failed(self) -> None:
         breaker, now = a_ramping_one(), NOW + 500 * S
         after = learn(breaker, breaker.turn, Answers(failed=2, code="timeout"), now, PAUSES)
 
         assert after == replace(opened(now, PAUSES.first, code="timeout"), turn=breaker.turn + 1)
 
-    def test_it_keeps_the_last_error_that_it_was_told(self) -> None:
+    def test_breaker_keeps_the_last_error(self) -> None:
         refused = Answers(failed=1, code="connection_refused")
         failing = a_ramping_one(allowance=8, failed=7)
 
@@ -165,7 +165,7 @@ class TestRamping:
             assert again is not None
             assert (again.allowance, again.error_code) == (0, code)
 
-    def test_it_is_closed_when_enough_were_let_out_at_once(self) -> None:
+    def test_breaker_closes_when_enough_were_let_out_at_once(self) -> None:
         breaker: Breaker | None = a_ramping_one()
         rounds = []
         while breaker is not None:
@@ -235,7 +235,7 @@ def played(steps: Sequence[Step]) -> list[Seen]:
 
 
 @given(STEPS)
-def test_the_pause_grows_only_by_a_probe_that_failed(steps: Sequence[Step]) -> None:
+def test_pause_grows_only_by_a_probe_that_failed(steps: Sequence[Step]) -> None:
     for seen in played(steps):
         if seen.after is not None and seen.after.pause > seen.before.pause:
             assert seen.before.is_probing
@@ -247,7 +247,7 @@ def test_the_pause_grows_only_by_a_probe_that_failed(steps: Sequence[Step]) -> N
 
 
 @given(STEPS)
-def test_nobody_is_left_alone_for_longer_than_half_of_the_outage_or_the_first_pause(steps: Sequence[Step]) -> None:
+def test_breaker_pause_is_at_most_half_of_the_outage_or_the_first_pause(steps: Sequence[Step]) -> None:
     for seen in played(steps):
         if seen.after is None or seen.after == seen.before:
             continue
@@ -260,28 +260,28 @@ def test_nobody_is_left_alone_for_longer_than_half_of_the_outage_or_the_first_pa
 
 
 @given(STEPS)
-def test_a_probe_that_gets_through_sets_the_pause_back(steps: Sequence[Step]) -> None:
+def test_probe_that_gets_through_sets_the_pause_back(steps: Sequence[Step]) -> None:
     for seen in played(steps):
         if seen.after is not None and seen.after.allowance:
             assert seen.after.pause == PAUSES.first
 
 
 @given(STEPS)
-def test_what_was_let_out_before_it_last_changed_changes_nothing(steps: Sequence[Step]) -> None:
+def test_breaker_ignores_results_from_before_its_last_change(steps: Sequence[Step]) -> None:
     for seen in played(steps):
         if seen.turn is not None and seen.turn != seen.before.turn:
             assert seen.after == seen.before
 
 
 @given(STEPS)
-def test_never_more_are_on_their_way_than_may_be(steps: Sequence[Step]) -> None:
+def test_breaker_never_lets_out_more_than_its_share(steps: Sequence[Step]) -> None:
     for seen in played(steps):
         if seen.after is not None:
             assert 0 <= seen.after.on_way <= max(1, seen.after.allowance)
 
 
 @given(STEPS)
-def test_every_change_of_state_begins_a_new_turn(steps: Sequence[Step]) -> None:
+def test_change_of_state_begins_a_new_turn(steps: Sequence[Step]) -> None:
     def state(breaker: Breaker) -> tuple[bool, bool]:
         return breaker.is_probing, breaker.allowance > 0
 
@@ -293,7 +293,7 @@ def test_every_change_of_state_begins_a_new_turn(steps: Sequence[Step]) -> None:
 
 
 @given(share=st.floats(0.02, 1.0), seed=st.integers(0, 10_000))
-def test_who_answers_any_share_is_asked_again_within_the_pause_and_gets_its_share(share: float, seed: int) -> None:
+def test_breaker_gives_a_receiver_that_answers_some_its_share(share: float, seed: int) -> None:
     """One after the other, for ten minutes: there is never more than a pause between two sends."""
     dice, breaker, now = Random(seed), an_open_one(), NOW
     through = sends = 0
@@ -317,7 +317,7 @@ def test_who_answers_any_share_is_asked_again_within_the_pause_and_gets_its_shar
 
 
 @given(outage=st.floats(30, 3600))
-def test_who_was_away_is_found_again_within_half_of_that(outage: float) -> None:
+def test_breaker_finds_a_receiver_again_within_half_of_its_outage(outage: float) -> None:
     """Half a minute: within fifteen seconds, with two seconds for a worker to look."""
     breaker, recovery = an_open_one(), NOW + outage * S
     while breaker.probe_at < recovery:

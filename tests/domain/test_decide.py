@@ -66,20 +66,18 @@ def test_W14_success_completes_whatever_was_before(delivery: Delivery) -> None:
         (3, dead_letter(ReasonClass.EXHAUSTED, in_doubt=False)),
     ],
 )
-def test_W13_a_failure_waits_until_the_count_has_reached_the_limit(attempts_before: int, decision: Decision) -> None:
+def test_W13_failure_waits_until_the_count_has_reached_the_limit(attempts_before: int, decision: Decision) -> None:
     assert decided(a_delivery(attempt_count=attempts_before), FAILED) == decision
 
 
 @pytest.mark.parametrize(
     ("attempt_count", "deferred_count", "spent"), [(2, 0, False), (3, 0, True), (3, 1, False), (4, 1, True)]
 )
-def test_W9_the_limit_is_on_attempts_that_were_not_deferred(
-    attempt_count: int, deferred_count: int, spent: bool
-) -> None:
+def test_W9_limit_is_on_attempts_that_were_not_deferred(attempt_count: int, deferred_count: int, spent: bool) -> None:
     assert is_spent(attempt_count, deferred_count, POLICY) is spent
 
 
-def test_deferred_attempts_do_not_lengthen_the_backoff() -> None:
+def test_backoff_is_not_lengthened_by_deferred_attempts() -> None:
     assert decided(a_delivery(attempt_count=5, deferred_count=4), FAILED) == wait(20 * S, in_doubt=False)
 
 
@@ -94,7 +92,7 @@ def test_deferred_attempts_do_not_lengthen_the_backoff() -> None:
         (timedelta(days=9), 60 * S),
     ],
 )
-def test_a_receiver_may_ask_for_a_longer_wait_up_to_the_cap(asked: timedelta | None, delay: timedelta) -> None:
+def test_receiver_may_ask_for_a_longer_wait_up_to_the_cap(asked: timedelta | None, delay: timedelta) -> None:
     assert decided(a_delivery(), Failed("503", retry_after=asked)) == wait(delay, in_doubt=False)
 
 
@@ -109,7 +107,7 @@ def test_a_receiver_may_ask_for_a_longer_wait_up_to_the_cap(asked: timedelta | N
         (a_delivery(attempt_count=9, in_doubt=True, can_look_up=True), wait(100 * S, in_doubt=True)),
     ],
 )
-def test_a_refusal_ends_it_but_doubt_is_asked_about_first(delivery: Delivery, decision: Decision) -> None:
+def test_refusal_ends_it_but_doubt_is_asked_about_first(delivery: Delivery, decision: Decision) -> None:
     assert decided(delivery, REFUSED) == decision
 
 
@@ -126,7 +124,7 @@ def test_a_refusal_ends_it_but_doubt_is_asked_about_first(delivery: Delivery, de
         (a_delivery(in_doubt=True, attempt_count=2, can_look_up=None), wait(40 * S, in_doubt=True)),
     ],
 )
-def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decision: Decision) -> None:
+def test_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decision: Decision) -> None:
     assert decided(delivery, FAILED) == decision
 
 
@@ -148,7 +146,7 @@ def test_a_sure_failure_does_not_clear_an_older_doubt(delivery: Delivery, decisi
         (a_delivery(attempt_count=9, can_look_up=True), wait(100 * S, in_doubt=True, left_alone=30 * S)),
     ],
 )
-def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decision: Decision) -> None:
+def test_unknown_outcome_waits_or_is_held(outcome: Outcome, delivery: Delivery, decision: Decision) -> None:
     assert decided(delivery, outcome) == decision
 
 
@@ -162,7 +160,7 @@ def test_not_knowing_waits_or_holds(outcome: Outcome, delivery: Delivery, decisi
         (15 * S, True, UNKNOWN, 15 * S),
     ],
 )
-def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_be_over(
+def test_lost_lease_is_not_asked_about_before_its_send_must_be_over(
     doubt_wait: timedelta, in_doubt: bool, outcome: Outcome, delay: timedelta
 ) -> None:
     policy = replace(POLICY, timeout=40 * S, doubt_wait=doubt_wait)
@@ -173,7 +171,7 @@ def test_who_lost_a_lease_may_still_be_sending_and_nobody_asks_before_that_must_
 
 
 @pytest.mark.parametrize("attempts_before", [0, 2, 9])
-def test_who_lost_a_lease_may_still_be_sending_also_when_that_was_the_last_attempt(attempts_before: int) -> None:
+def test_lost_lease_of_the_last_attempt_waits_for_its_send(attempts_before: int) -> None:
     policy = replace(POLICY, timeout=200 * S, doubt_wait=15 * S)
 
     decision = decided(a_delivery(attempt_count=attempts_before, can_look_up=True), LEASE_EXPIRED, policy)
@@ -182,7 +180,7 @@ def test_who_lost_a_lease_may_still_be_sending_also_when_that_was_the_last_attem
 
 
 @pytest.mark.parametrize(("in_doubt", "delay"), [(False, 40 * S), (True, 80 * S)])
-def test_who_lost_a_lease_may_still_be_sending_also_where_nobody_can_be_asked(in_doubt: bool, delay: timedelta) -> None:
+def test_lost_lease_waits_for_its_send_where_nobody_can_be_asked(in_doubt: bool, delay: timedelta) -> None:
     policy = replace(POLICY, timeout=40 * S, doubt_wait=15 * S)
 
     assert decided(a_delivery(in_doubt=in_doubt), LEASE_EXPIRED, policy) == wait(delay, in_doubt=True, left_alone=delay)
@@ -197,9 +195,7 @@ def test_who_lost_a_lease_may_still_be_sending_also_where_nobody_can_be_asked(in
         (IfUnsure.RESEND, HOLD, False),
     ],
 )
-def test_what_was_said_when_publishing_goes_before_the_policy(
-    own: IfUnsure | None, general: IfUnsure, is_held: bool
-) -> None:
+def test_if_unsure_of_the_event_goes_before_the_policy(own: IfUnsure | None, general: IfUnsure, is_held: bool) -> None:
     decision = decided(a_delivery(if_unsure=own), UNKNOWN, Policy(if_unsure=general))
 
     assert (decision.reason is ReasonClass.IN_DOUBT) is is_held
@@ -225,7 +221,7 @@ PUT_OFF, OWN = Deferred("http_503"), Deferred("no_secret", fault=Fault.OURS)
     ],
 )
 @pytest.mark.parametrize("outcome", [PUT_OFF, OWN])
-def test_W12_a_deferred_attempt_comes_at_its_time_and_never_sooner_than_the_backoff(
+def test_W12_deferred_attempt_comes_at_its_time_and_never_sooner_than_the_backoff(
     outcome: Deferred, again_in: timedelta | None, deferred_before: int, delay: timedelta
 ) -> None:
     delivery = a_delivery(attempt_count=70, deferred_count=deferred_before)
@@ -239,7 +235,7 @@ def test_W12_a_deferred_attempt_comes_at_its_time_and_never_sooner_than_the_back
 @pytest.mark.parametrize(
     ("again_in", "delay"), [(timedelta(0), timedelta(0)), (-5 * S, timedelta(0)), (5 * S, 5 * S), (None, 40 * S)]
 )
-def test_what_nobody_has_put_off_may_come_at_once(
+def test_delivery_that_nobody_has_put_off_may_come_at_once(
     outcome: Deferred, again_in: timedelta | None, delay: timedelta
 ) -> None:
     decision = decided(a_delivery(attempt_count=2, deferred_count=2), replace(outcome, again_in=again_in))
@@ -253,14 +249,14 @@ DEFERRED = sorted(
 
 
 @pytest.mark.parametrize("code", sorted(MAY_COME_AT_ONCE))
-def test_an_own_channel_that_uses_one_of_our_codes_makes_no_hot_loop(code: str) -> None:
+def test_own_channel_that_uses_one_of_our_codes_makes_no_hot_loop(code: str) -> None:
     decision = decided(a_delivery(deferred_count=1), Deferred(code, again_in=timedelta(0)))
 
     assert decision.delay == 20 * S
 
 
 @pytest.mark.parametrize("outcome", DEFERRED, ids=lambda outcome: outcome.code)
-def test_no_answer_of_the_table_is_a_hot_loop(outcome: Deferred) -> None:
+def test_answers_of_the_table_make_no_hot_loop(outcome: Deferred) -> None:
     """But for what the engine itself hands back, everything waits at least as long as the backoff says."""
     delay = decided(a_delivery(deferred_count=1), outcome).delay
 
@@ -274,7 +270,7 @@ def test_no_answer_of_the_table_is_a_hot_loop(outcome: Deferred) -> None:
     [(70 * S, 2, True), (70 * S - US, 2, False), (70 * S, 1, False), (timedelta(days=9), 1, False), (71 * S, 3, True)],
 )
 @pytest.mark.parametrize("in_doubt", [False, True])
-def test_W12_a_receiver_puts_off_at_least_as_long_and_as_often_as_it_would_be_tried(
+def test_W12_receiver_puts_off_at_least_as_long_and_as_often_as_it_would_be_tried(
     in_doubt: bool, put_off_for: timedelta, deferred_before: int, is_over: bool
 ) -> None:
     delivery = a_delivery(deferred_count=deferred_before, put_off_for=put_off_for, in_doubt=in_doubt)
@@ -286,7 +282,7 @@ def test_W12_a_receiver_puts_off_at_least_as_long_and_as_often_as_it_would_be_tr
 
 
 @pytest.mark.parametrize("outcome", DEFERRED, ids=lambda outcome: outcome.code)
-def test_what_is_our_own_fault_ends_by_the_deadline_alone(outcome: Deferred) -> None:
+def test_deferral_by_our_own_fault_ends_by_the_deadline_alone(outcome: Deferred) -> None:
     delivery = a_delivery(attempt_count=99, deferred_count=99, put_off_for=timedelta(days=99))
 
     decision = decided(delivery, outcome)
@@ -297,7 +293,7 @@ def test_what_is_our_own_fault_ends_by_the_deadline_alone(outcome: Deferred) -> 
 
 
 @pytest.mark.parametrize("can_look_up", [True, None])
-def test_what_can_be_asked_about_is_asked_until_there_is_an_answer(can_look_up: bool | None) -> None:
+def test_doubt_is_asked_about_until_there_is_an_answer(can_look_up: bool | None) -> None:
     delivery = a_delivery(deferred_count=99, put_off_for=timedelta(days=99), in_doubt=True, can_look_up=can_look_up)
 
     assert decided(delivery, PUT_OFF) == wait(100 * S, in_doubt=True, deferred=True)
@@ -319,7 +315,7 @@ def test_what_can_be_asked_about_is_asked_until_there_is_an_answer(can_look_up: 
         ),
     ],
 )
-def test_a_deferred_attempt_leaves_doubt_as_it_is(delivery: Delivery, decision: Decision) -> None:
+def test_doubt_stays_as_it_is_after_a_deferred_attempt(delivery: Delivery, decision: Decision) -> None:
     assert decided(delivery, Deferred("http_503", again_in=15 * S)) == decision
 
 
@@ -327,7 +323,7 @@ def test_a_deferred_attempt_leaves_doubt_as_it_is(delivery: Delivery, decision: 
 @pytest.mark.parametrize(
     ("time_left", "expires"), [(None, False), (11 * S, False), (10 * S, True), (S, True), (-S, True)]
 )
-def test_a_wait_that_would_end_at_or_after_the_deadline_is_given_up_at_once(
+def test_wait_that_would_end_at_or_after_the_deadline_is_given_up_at_once(
     outcome: Outcome, time_left: timedelta | None, expires: bool
 ) -> None:
     decision = decided(a_delivery(time_left=time_left), outcome)
@@ -338,7 +334,7 @@ def test_a_wait_that_would_end_at_or_after_the_deadline_is_given_up_at_once(
 
 @pytest.mark.parametrize("outcome", [FAILED, UNKNOWN, Deferred("busy", again_in=10 * S)])
 @pytest.mark.parametrize(("can_look_up", "reason"), [(False, ReasonClass.EXPIRED), (True, None), (None, None)])
-def test_the_deadline_ends_no_doubt_that_can_still_be_asked_about(
+def test_deadline_ends_no_doubt_that_can_still_be_asked_about(
     outcome: Outcome, can_look_up: bool | None, reason: ReasonClass | None
 ) -> None:
     delivery = a_delivery(in_doubt=True, can_look_up=can_look_up, time_left=S)
@@ -351,7 +347,7 @@ def test_the_deadline_ends_no_doubt_that_can_still_be_asked_about(
 
 
 @pytest.mark.parametrize("time_left", [S, 39 * S])
-def test_who_lost_a_lease_at_the_deadline_may_still_be_sending_what_is_given_up(time_left: timedelta) -> None:
+def test_lost_lease_at_the_deadline_is_given_up_in_doubt(time_left: timedelta) -> None:
     """Who requeues it sends it no sooner than if there were no deadline."""
     policy = replace(POLICY, timeout=40 * S)
 
@@ -360,6 +356,6 @@ def test_who_lost_a_lease_at_the_deadline_may_still_be_sending_what_is_given_up(
     assert decision == dead_letter(ReasonClass.EXPIRED, in_doubt=True, left_alone=40 * S)
 
 
-def test_something_that_is_no_outcome_is_a_mistake_in_the_program() -> None:
+def test_outcome_of_another_type_is_a_programming_error() -> None:
     with pytest.raises(AssertionError):
         decided(a_delivery(), cast(Outcome, "delivered"))

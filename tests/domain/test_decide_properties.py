@@ -17,7 +17,7 @@ SURE_REASONS = {ReasonClass.REFUSED, ReasonClass.EXHAUSTED, ReasonClass.EXPIRED}
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_W5_every_decision_is_an_allowed_move_and_complete_in_itself(
+def test_W5_decision_is_an_allowed_move_and_complete_in_itself(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     decision = decide(delivery, outcome, policy, spread=spread)
@@ -47,7 +47,7 @@ def test_doubt_is_sticky_and_only_not_knowing_makes_it(
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_what_is_in_doubt_is_given_up_where_nobody_can_be_asked_and_as_held_where_it_is_to_be(
+def test_doubt_is_given_up_where_nobody_can_be_asked_and_held_where_it_is_to_be(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     decision = decide(delivery, outcome, policy, spread=spread)
@@ -58,7 +58,7 @@ def test_what_is_in_doubt_is_given_up_where_nobody_can_be_asked_and_as_held_wher
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_nothing_in_doubt_is_given_up_where_somebody_may_be_asked(
+def test_doubt_is_never_given_up_where_somebody_may_be_asked(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     assume(delivery.can_look_up is not False)
@@ -69,7 +69,7 @@ def test_nothing_in_doubt_is_given_up_where_somebody_may_be_asked(
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_what_is_to_be_held_is_never_set_to_be_sent_again(
+def test_doubt_that_is_to_be_held_is_never_sent_again(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     delivery = replace(delivery, can_look_up=False, if_unsure=IfUnsure.HOLD)
@@ -80,7 +80,7 @@ def test_what_is_to_be_held_is_never_set_to_be_sent_again(
 
 
 @given(delivery=deliveries(), policy=policies(), spread=spreads, again_in=st.none() | st.timedeltas())
-def test_a_deferred_attempt_is_never_spent(
+def test_attempt_that_is_deferred_is_never_spent(
     delivery: Delivery, policy: Policy, spread: float, again_in: timedelta | None
 ) -> None:
     delivery = replace(delivery, time_left=None, if_unsure=IfUnsure.RESEND, put_off_for=timedelta(0))
@@ -115,7 +115,7 @@ def test_W13_exactly_max_attempts_failures_are_made_however_many_were_deferred(
 
 
 @given(delivery=deliveries(), policy=policies(), spread=spreads)
-def test_the_first_look_up_waits_long_enough(delivery: Delivery, policy: Policy, spread: float) -> None:
+def test_look_up_that_is_first_waits_long_enough(delivery: Delivery, policy: Policy, spread: float) -> None:
     decision = decide(delivery, Unknown("timeout"), policy, spread=spread)
 
     if delivery.can_look_up is not False:
@@ -124,7 +124,7 @@ def test_the_first_look_up_waits_long_enough(delivery: Delivery, policy: Policy,
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_no_wait_is_shorter_than_the_backoff_but_what_nobody_has_put_off(
+def test_wait_is_never_shorter_than_the_backoff_unless_nobody_has_put_it_off(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     decision = decide(delivery, outcome, policy, spread=spread)
@@ -135,7 +135,7 @@ def test_no_wait_is_shorter_than_the_backoff_but_what_nobody_has_put_off(
 
 
 @given(policy=policies(), again_in=st.none() | st.timedeltas(timedelta(0), timedelta(days=2)))
-def test_a_receiver_that_always_asks_to_wait_is_given_up_after_the_policys_span_and_in_the_end(
+def test_receiver_that_always_asks_to_wait_is_given_up_after_the_policys_span_and_in_the_end(
     policy: Policy, again_in: timedelta | None
 ) -> None:
     delivery, times, waited = a_delivery(), 0, timedelta(0)
@@ -150,7 +150,7 @@ def test_a_receiver_that_always_asks_to_wait_is_given_up_after_the_policys_span_
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies(), spread=spreads)
-def test_no_wait_goes_over_the_deadline_but_to_ask(
+def test_wait_goes_over_the_deadline_only_to_ask(
     delivery: Delivery, outcome: Outcome, policy: Policy, spread: float
 ) -> None:
     decision = decide(delivery, outcome, policy, spread=spread)
@@ -161,14 +161,14 @@ def test_no_wait_goes_over_the_deadline_but_to_ask(
 
 
 @given(delivery=deliveries(), policy=policies(), spread=spreads)
-def test_a_refusal_without_doubt_ends_at_once(delivery: Delivery, policy: Policy, spread: float) -> None:
+def test_refusal_without_doubt_ends_at_once(delivery: Delivery, policy: Policy, spread: float) -> None:
     decision = decide(replace(delivery, in_doubt=False), Refused("410"), policy, spread=spread)
 
     assert decision.reason is ReasonClass.REFUSED
 
 
 @given(delivery=deliveries(), outcome=outcomes(), policy=policies())
-def test_W10_the_same_attempt_is_decided_the_same_way_every_time(
+def test_W10_same_attempt_is_decided_the_same_way_every_time(
     delivery: Delivery, outcome: Outcome, policy: Policy
 ) -> None:
     def once() -> object:

@@ -1,7 +1,7 @@
 from sendonce.domain.deliveries import ALLOWED, DeliveryState
 
 
-def test_W5_the_moves_are_those_drawn_and_no_others() -> None:
+def test_W5_moves_are_those_drawn_and_no_others() -> None:
     moves = {(old.value, new.value) for old, allowed in ALLOWED.items() for new in allowed}
 
     assert moves == {

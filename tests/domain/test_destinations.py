@@ -57,7 +57,7 @@ from sendonce.errors import BadDestination
         ("x-my+own.channel:A b".replace(" ", "_"), "x-my+own.channel:A_b"),
     ],
 )
-def test_a_destination_has_one_spelling(given_as: str, spelled: str) -> None:
+def test_destination_has_one_spelling(given_as: str, spelled: str) -> None:
     assert normalise(given_as) == spelled
     assert normalise(spelled) == spelled
 
@@ -118,7 +118,7 @@ def test_a_destination_has_one_spelling(given_as: str, spelled: str) -> None:
         ("https://example.com/\r\nX-Evil: 1", "spaces or control"),
     ],
 )
-def test_what_is_no_destination_is_refused_with_the_reason(uri: str, words: str) -> None:
+def test_destination_that_is_invalid_is_refused_with_the_reason(uri: str, words: str) -> None:
     with pytest.raises(BadDestination, match=words) as refused:
         normalise(uri)
 
@@ -127,7 +127,7 @@ def test_what_is_no_destination_is_refused_with_the_reason(uri: str, words: str)
 
 
 @pytest.mark.parametrize("uri", [None, 5, b"null:a"])
-def test_what_is_no_text_is_refused(uri: object) -> None:
+def test_destination_that_is_no_text_is_refused(uri: object) -> None:
     with pytest.raises(BadDestination, match="URI or a typed destination"):
         normalise(cast(str, uri))
 
@@ -143,7 +143,7 @@ def test_what_is_no_text_is_refused(uri: object) -> None:
         ("https://" + "ü." * 600 + "de", False),
     ],
 )
-def test_no_spelling_is_longer_than_the_database_allows(uri: str, fits: bool) -> None:
+def test_destination_is_never_longer_than_the_database_allows(uri: str, fits: bool) -> None:
     if fits:
         assert len(normalise(uri).encode()) == LONGEST
     else:
@@ -174,7 +174,7 @@ def test_spelling_it_again_changes_nothing(uri: str) -> None:
     assert scheme_of(spelled) == scheme_of(spelled).lower()
 
 
-def test_the_hash_stands_for_the_uri_in_sixteen_bytes() -> None:
+def test_hash_stands_for_the_uri_in_sixteen_bytes() -> None:
     assert len(destination_hash("null:a")) == 16
     assert destination_hash("null:a") != destination_hash("null:b")
     assert Routed("null:a").hash == destination_hash("null:a")
@@ -195,7 +195,7 @@ def test_destinations_are_routed_each_once_in_the_order_named() -> None:
     assert route(()) == ()
 
 
-def test_one_destination_with_two_contents_is_refused() -> None:
+def test_destination_with_two_contents_is_refused() -> None:
     with pytest.raises(BadDestination, match="twice with different content"):
         route([Email("a@b.c", text="one"), Email("a@B.C", text="two")])
     with pytest.raises(BadDestination, match="twice with different content"):
@@ -203,7 +203,7 @@ def test_one_destination_with_two_contents_is_refused() -> None:
 
 
 @pytest.mark.parametrize("to", [None, 5, ["null:a", None], b"null:a", {"null:a"}])
-def test_only_uris_and_typed_destinations_are_routed(to: object) -> None:
+def test_destinations_are_uris_or_typed(to: object) -> None:
     with pytest.raises(BadDestination, match="URI or a typed destination"):
         route(cast(str, to))
 

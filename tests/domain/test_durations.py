@@ -31,7 +31,7 @@ def test_durations_are_read_as_people_write_them(text: object, seconds: float) -
     "text",
     ["", "s", "-5s", "5 minutes", "1h30m", "٣s", "1e3", None, True, "9" * 400, 1e300, float("nan"), "1..5s"],
 )
-def test_what_is_no_duration_is_refused(text: object) -> None:
+def test_duration_that_is_invalid_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_duration(text)
 
@@ -56,17 +56,17 @@ def test_durations_are_written_shortly(seconds: float, text: str) -> None:
 
 
 @given(st.integers(0, 59), st.sampled_from(["s", "m", "ms"]))
-def test_what_is_written_with_one_unit_can_be_read_again(amount: int, unit: str) -> None:
+def test_duration_with_one_unit_can_be_read_again(amount: int, unit: str) -> None:
     duration = parse_duration(f"{amount}{unit}")
 
     assert parse_duration(format_duration(duration)) == duration
 
 
 @pytest.mark.parametrize("text", ["0s", "250ms", "30s", "90m", "36h", "7d", "0.000001s"])
-def test_a_duration_has_one_spelling(text: str) -> None:
+def test_duration_has_one_spelling(text: str) -> None:
     assert spell_duration(parse_duration(text)) == text
 
 
 @given(st.timedeltas(timedelta(0), timedelta(days=10_000)))
-def test_what_is_spelled_can_be_read_again(duration: timedelta) -> None:
+def test_duration_that_was_spelled_can_be_read_again(duration: timedelta) -> None:
     assert parse_duration(spell_duration(duration)) == duration

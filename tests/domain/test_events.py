@@ -34,7 +34,7 @@ def an_event(**changes: object) -> NewEvent:
     return new_event(**(arguments | changes))  # type: ignore[arg-type]
 
 
-def test_everything_a_caller_gives_is_rendered() -> None:
+def test_event_renders_everything_that_a_caller_gives() -> None:
     event = an_event(
         key=("memo", 1),
         tenant="acme",
@@ -56,7 +56,7 @@ def test_everything_a_caller_gives_is_rendered() -> None:
     assert event.patterns == ("memo.created", "memo.*", "*")
 
 
-def test_what_is_left_out_is_none() -> None:
+def test_event_fields_that_are_left_out_are_none() -> None:
     event = an_event(headers={})
 
     assert (event.tenant, event.subject, event.version, event.headers) == ("", None, None, None)
@@ -94,7 +94,7 @@ def test_what_is_left_out_is_none() -> None:
         ({"type": "no spaces"}, "event type"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_with_the_reason(changes: dict[str, object], words: str) -> None:
+def test_event_that_cannot_be_recorded_is_refused_with_the_reason(changes: dict[str, object], words: str) -> None:
     with pytest.raises(BadEvent, match=words):
         an_event(**changes)
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_reason(changes: dict[str, o
     ],
     ids=["as many as may be", "one more", "as long as may be", "one byte more", "more bytes than characters"],
 )
-def test_so_many_headers_and_so_long_ones_are_recorded_and_no_more(headers: dict[str, str], is_recorded: bool) -> None:
+def test_headers_are_bounded_in_number_and_length(headers: dict[str, str], is_recorded: bool) -> None:
     if is_recorded:
         assert json.loads(an_event(headers=headers).headers or "") == headers
     else:
@@ -118,7 +118,7 @@ def test_so_many_headers_and_so_long_ones_are_recorded_and_no_more(headers: dict
             an_event(headers=headers)
 
 
-def test_a_bad_destination_is_refused_too() -> None:
+def test_event_with_an_invalid_destination_is_refused() -> None:
     with pytest.raises(BadDestination):
         an_event(to="nowhere")
 
@@ -142,7 +142,7 @@ def test_types_are_words_joined(type: str) -> None:
 
 
 @pytest.mark.parametrize("type", ["", ".", "a.", ".a", "a..b", "a b", "a\n", "ü", "x" * (LONGEST_TYPE + 1), "*", None])
-def test_other_texts_are_no_types(type: str | None) -> None:
+def test_event_type_that_is_invalid_is_refused(type: str | None) -> None:
     with pytest.raises(BadEvent, match="event type"):
         check_type(cast(str, type))
 
@@ -153,7 +153,7 @@ def test_patterns_are_a_type_a_family_or_all(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "**", "order*", ".*", "*.created", "order.*.x", "x" * 129 + ".*", None])
-def test_other_texts_are_no_patterns(pattern: str | None) -> None:
+def test_event_type_pattern_that_is_invalid_is_refused(pattern: str | None) -> None:
     with pytest.raises(BadEvent, match="listens to"):
         check_pattern(cast(str, pattern))
 
@@ -162,7 +162,7 @@ TYPES = st.from_regex(r"[a-z]{1,3}(\.[a-z]{1,3}){0,4}", fullmatch=True)
 
 
 @given(TYPES)
-def test_every_pattern_of_a_type_is_one_a_subscription_may_have(type: str) -> None:
+def test_pattern_of_a_type_is_one_a_subscription_may_have(type: str) -> None:
     patterns = patterns_of(type)
 
     assert patterns[0] == type
@@ -171,7 +171,7 @@ def test_every_pattern_of_a_type_is_one_a_subscription_may_have(type: str) -> No
     assert all(check_pattern(pattern) == pattern for pattern in patterns)
 
 
-def test_an_equal_publish_has_the_same_digest() -> None:
+def test_equal_publish_has_the_same_digest() -> None:
     one = an_event(to=["null:a", "null:b"], payload={"a": 1, "b": 2}, headers={"trace": "1"})
     other = an_event(to=["null:b", "NULL:a"], payload={"b": 2, "a": 1}, headers={"trace": "2"})
 
@@ -191,11 +191,11 @@ def test_an_equal_publish_has_the_same_digest() -> None:
         {"to": Email("a@b.c", text="x")},
     ],
 )
-def test_different_content_or_destinations_have_another_digest(changes: dict[str, object]) -> None:
+def test_digest_differs_with_content_and_destinations(changes: dict[str, object]) -> None:
     assert an_event(**changes).content_digest != an_event().content_digest
 
 
-def test_the_content_of_a_destination_counts_in_the_digest() -> None:
+def test_content_of_a_destination_counts_in_the_digest() -> None:
     digests = {an_event(to=Email("a@b.c", text=text)).content_digest for text in ("x", "y")}
 
     assert len(digests | {an_event(to="mailto:a@b.c").content_digest}) == 3
@@ -241,7 +241,7 @@ def test_times_that_some_time_zone_cannot_show_are_refused(name: str, moment: da
         new_event("a", {}, key="a", **times)
 
 
-def test_a_time_zone_that_does_not_say_how_far_it_is_off_is_none() -> None:
+def test_time_zone_without_an_offset_is_refused() -> None:
     class Nowhere(tzinfo):
         def utcoffset(self, moment: datetime | None) -> None:
             return None

@@ -22,12 +22,12 @@ PARTS = st.lists(
 
 
 @given(PARTS, PARTS)
-def test_no_two_tuples_give_the_same_key(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+def test_key_differs_for_different_tuples(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert (render_key(one) == render_key(other)) == (one == other)
 
 
 @given(PARTS, st.data())
-def test_moving_a_character_to_the_next_part_gives_another_key(parts: tuple[str, ...], data: st.DataObject) -> None:
+def test_key_differs_when_a_character_moves_to_the_next_part(parts: tuple[str, ...], data: st.DataObject) -> None:
     text = "/".join(parts)
     cut = data.draw(st.integers(1, max(1, len(text) - 1)))
     split = tuple(part for part in (text[:cut], text[cut:]) if part)
@@ -72,10 +72,10 @@ def test_keys_are_made_of_texts_numbers_uuids_and_dates(key: Key, text: str) -> 
         (("a", UNIQUE), r"key\[1\]"),
     ],
 )
-def test_what_is_no_key_is_refused_by_name(key: object, words: str) -> None:
+def test_key_that_is_invalid_is_refused_by_name(key: object, words: str) -> None:
     with pytest.raises(BadEvent, match=words):
         render_key(cast(Key, key))
 
 
-def test_the_wish_for_no_deduplication_shows_its_name() -> None:
+def test_wish_for_no_deduplication_shows_its_name() -> None:
     assert repr(UNIQUE) == "sendonce.UNIQUE"

@@ -22,19 +22,19 @@ NOT_ARRIVED = (Failed, Unknown, Deferred)
 
 
 @pytest.mark.parametrize("outcome", [Delivered(), Delivered("1"), Accepted("1")])
-def test_what_has_arrived_is_nobodys_fault(outcome: Outcome) -> None:
+def test_outcome_that_arrived_is_nobodys_fault(outcome: Outcome) -> None:
     assert fault_of(outcome) is None
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_channel_that_does_not_say_means_the_destination(kind: type[Failed]) -> None:
+def test_channel_that_does_not_say_means_the_destination(kind: type[Failed]) -> None:
     assert fault_of(kind("busy")) is Fault.DESTINATION
 
 
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("code", ["busy", "our_server"])
-def test_what_a_channel_says_counts(kind: type[Failed], fault: Fault, code: str) -> None:
+def test_fault_that_a_channel_names_counts(kind: type[Failed], fault: Fault, code: str) -> None:
     assert fault_of(kind(code, fault=fault)) is fault
 
 
@@ -47,7 +47,7 @@ def test_what_a_channel_says_counts(kind: type[Failed], fault: Fault, code: str)
         (LEASE_EXPIRED, Fault.OURS),
     ],
 )
-def test_our_codes_are_the_channels_where_they_put_off(outcome: Outcome, fault: Fault) -> None:
+def test_code_of_ours_is_the_channels_where_it_defers(outcome: Outcome, fault: Fault) -> None:
     assert fault_of(outcome) is fault
 
 
@@ -61,7 +61,7 @@ def test_our_codes_are_the_channels_where_they_put_off(outcome: Outcome, fault: 
         (Fault.OURS, False, False),
     ],
 )
-def test_a_channels_breaker_counts_what_is_the_channels_own(
+def test_channels_breaker_counts_what_is_the_channels_own(
     kind: type[Failed], fault: Fault, by_destination: bool, by_channel: bool
 ) -> None:
     outcome = kind("busy", fault=fault)
@@ -72,7 +72,7 @@ def test_a_channels_breaker_counts_what_is_the_channels_own(
 
 @pytest.mark.parametrize("outcome", [Delivered(), Accepted("1"), *(Refused("no", fault=fault) for fault in Fault)])
 @pytest.mark.parametrize("of_channel", [True, False])
-def test_no_breaker_counts_what_was_answered(outcome: Outcome, of_channel: bool) -> None:
+def test_breaker_does_not_count_what_was_answered(outcome: Outcome, of_channel: bool) -> None:
     assert not counts_for_breaker(outcome, of_channel=of_channel)
 
 
@@ -88,5 +88,5 @@ def test_no_breaker_counts_what_was_answered(outcome: Outcome, of_channel: bool)
         (Failed("our_server", fault=Fault.OURS), False),
     ],
 )
-def test_what_waits_for_us(outcome: Outcome, is_own: bool) -> None:
+def test_outcomes_that_wait_for_us_are_known(outcome: Outcome, is_own: bool) -> None:
     assert is_our_own(outcome) is is_own

@@ -41,12 +41,12 @@ class Memo(BaseModel):
 
 
 @given(JSON)
-def test_what_json_can_hold_comes_back_as_it_was(payload: object) -> None:
+def test_payload_comes_back_as_it_was(payload: object) -> None:
     assert json.loads(render_payload(payload)) == payload
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers(), max_size=6))
-def test_the_same_content_is_always_the_same_bytes(payload: dict[str, int]) -> None:
+def test_payload_of_equal_content_is_equal_bytes(payload: dict[str, int]) -> None:
     turned = dict(reversed(payload.items()))
 
     assert render_payload(turned) == render_payload(payload)
@@ -72,11 +72,11 @@ def test_the_same_content_is_always_the_same_bytes(payload: dict[str, int]) -> N
         ("a\0b", "a\0b"),
     ],
 )
-def test_the_values_of_a_backend_are_rendered(value: object, plain: object) -> None:
+def test_values_of_a_backend_are_rendered(value: object, plain: object) -> None:
     assert json.loads(render_payload(value)) == plain
 
 
-def test_a_nul_character_is_stored_escaped() -> None:
+def test_nul_character_is_stored_escaped() -> None:
     assert "\0" not in render_payload("a\0b")
 
 
@@ -95,12 +95,12 @@ def test_a_nul_character_is_stored_escaped() -> None:
         ("\ud800", "lone surrogate"),
     ],
 )
-def test_what_is_no_json_is_refused_with_the_reason(payload: object, words: str) -> None:
+def test_payload_that_is_no_json_is_refused_with_the_reason(payload: object, words: str) -> None:
     with pytest.raises(BadEvent, match=words):
         render_payload(payload)
 
 
-def test_a_payload_that_contains_itself_is_refused() -> None:
+def test_payload_that_contains_itself_is_refused() -> None:
     around: list[object] = []
     around.append(around)
 
@@ -115,7 +115,7 @@ def nested(levels: int) -> object:
     return inner
 
 
-def test_nesting_is_bounded() -> None:
+def test_payload_nesting_is_bounded() -> None:
     render_payload(nested(DEEPEST_PAYLOAD))
 
     with pytest.raises(BadEvent, match="nested more than 100"):
@@ -125,5 +125,5 @@ def test_nesting_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("payload", [[[]] * 500, "[" * 500, {'\\"' + "{" * 200: 'a"['}, ["\\" + "[" * 200]])
-def test_many_brackets_are_not_deep(payload: object) -> None:
+def test_payload_with_many_brackets_is_not_deep(payload: object) -> None:
     assert json.loads(render_payload(payload)) == payload

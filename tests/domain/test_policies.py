@@ -57,12 +57,12 @@ def test_W10_jitter_shortens_by_at_most_its_share(policy: Policy, attempt: int, 
 
 
 @given(delivery_id=st.integers(1, 2**63 - 1), attempt=st.integers(1, 10_000))
-def test_W10_the_spread_is_reproducible_and_below_one(delivery_id: int, attempt: int) -> None:
+def test_W10_spread_is_reproducible_and_below_one(delivery_id: int, attempt: int) -> None:
     assert 0 <= spread_of(delivery_id, attempt) < 1
     assert spread_of(delivery_id, attempt) == spread_of(delivery_id, attempt)
 
 
-def test_W10_the_documented_formula_is_the_one_and_its_example_is_right() -> None:
+def test_W10_documented_formula_is_the_one_and_its_example_is_right() -> None:
     page = (Path(__file__).parents[2] / "docs/about/how-it-works.md").read_text("utf-8")
     mask = 2**64 - 1
 
@@ -85,9 +85,7 @@ def test_W10_the_documented_formula_is_the_one_and_its_example_is_right() -> Non
     ("max_attempts", "first", "longest", "seconds"),
     [(1, 10, 10, 10), (1, 10, 100, 10), (3, 10, 100, 70), (4, 10, 80, 150), (5, 10, 80, 230), (5, 10, 79, 228)],
 )
-def test_the_span_of_a_policy_is_the_sum_of_its_delays(
-    max_attempts: int, first: int, longest: int, seconds: int
-) -> None:
+def test_span_of_a_policy_is_the_sum_of_its_delays(max_attempts: int, first: int, longest: int, seconds: int) -> None:
     policy = Policy(
         max_attempts=max_attempts, first_delay=timedelta(seconds=first), longest_delay=timedelta(seconds=longest)
     )
@@ -96,18 +94,18 @@ def test_the_span_of_a_policy_is_the_sum_of_its_delays(
 
 
 @given(policy=policies())
-def test_the_span_is_the_sum_for_every_policy(policy: Policy) -> None:
+def test_span_is_the_sum_for_every_policy(policy: Policy) -> None:
     delays = [next_delay(policy, attempt, 0.0) for attempt in range(1, policy.max_attempts + 1)]
 
     assert span(policy) == sum(delays, timedelta(0))
 
 
-def test_D6_the_span_of_the_default_is_more_than_a_day() -> None:
+def test_D6_span_of_the_default_is_more_than_a_day() -> None:
     assert timedelta(hours=28) < span(DEFAULT_POLICY) < timedelta(hours=29)
 
 
 @pytest.mark.parametrize("series", [[(n, 1) for n in range(1, 10_001)], [(7, n) for n in range(1, 10_001)]])
-def test_the_spread_is_even_over_neighbours(series: list[tuple[int, int]]) -> None:
+def test_spread_is_even_over_neighbours(series: list[tuple[int, int]]) -> None:
     tenths = [0] * 10
     for delivery_id, attempt in series:
         tenths[int(spread_of(delivery_id, attempt) * 10)] += 1
@@ -116,7 +114,7 @@ def test_the_spread_is_even_over_neighbours(series: list[tuple[int, int]]) -> No
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.999999])
-def test_W11_the_default_outlasts_a_day_of_outage_whatever_the_jitter(spread: float) -> None:
+def test_W11_default_outlasts_a_day_of_outage_whatever_the_jitter(spread: float) -> None:
     delays = [next_delay(DEFAULT_POLICY, attempt, spread) for attempt in range(1, DEFAULT_POLICY.max_attempts)]
 
     assert sum(delays, timedelta(0)) > D
@@ -129,7 +127,7 @@ def test_W11_settings_of_a_subscription_go_over_the_default() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{}"])
-def test_no_settings_change_nothing(text: str | None) -> None:
+def test_policy_without_settings_is_unchanged(text: str | None) -> None:
     assert parse_policy(EXACT, text) == EXACT
 
 
@@ -180,7 +178,7 @@ def test_settings_are_read(name: str, value: object, read: object) -> None:
         ("retries", 5, "unknown policy setting 'retries'"),
     ],
 )
-def test_a_wrong_setting_is_refused_by_name(name: str, value: object, words: str) -> None:
+def test_policy_setting_that_is_wrong_is_refused_by_name(name: str, value: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as refused:
         override(DEFAULT_POLICY, {name: value})
 
@@ -188,6 +186,6 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: object, words: str
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "{", "null "])
-def test_a_policy_that_is_no_object_is_refused(text: str) -> None:
+def test_policy_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="JSON object"):
         parse_policy(DEFAULT_POLICY, text)

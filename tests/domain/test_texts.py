@@ -8,7 +8,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=50)
 
 
 @given(ANY_TEXT | st.binary(max_size=50), st.integers(1, 40))
-def test_a_cleaned_text_can_be_stored_anywhere(text: object, limit: int) -> None:
+def test_cleaned_text_can_be_stored_anywhere(text: object, limit: int) -> None:
     cleaned = clean(text, limit)
 
     cleaned.encode("utf-8")
@@ -18,7 +18,7 @@ def test_a_cleaned_text_can_be_stored_anywhere(text: object, limit: int) -> None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30))
-def test_a_good_text_stays_as_it_is(text: str) -> None:
+def test_good_text_stays_as_it_is(text: str) -> None:
     assert clean(text, 30) == text
 
 
@@ -33,14 +33,14 @@ def test_a_good_text_stays_as_it_is(text: str) -> None:
         ("x" * 1_000_000, "x" * 20),
     ],
 )
-def test_what_a_database_cannot_hold_is_replaced(text: object, cleaned: str) -> None:
+def test_text_that_a_database_cannot_hold_is_replaced(text: object, cleaned: str) -> None:
     assert clean(text, 20) == cleaned
 
 
 @given(st.lists(st.text(max_size=4), max_size=4), st.lists(st.text(max_size=4), max_size=4))
-def test_no_two_lists_of_parts_look_the_same(one: list[str], other: list[str]) -> None:
+def test_digest_differs_for_different_lists_of_parts(one: list[str], other: list[str]) -> None:
     assert (digest(*one) == digest(*other)) == (one == other)
 
 
-def test_moving_a_character_to_the_next_part_changes_the_digest() -> None:
+def test_digest_differs_when_a_character_moves_to_the_next_part() -> None:
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("abc", ""), digest("", "abc")}) == 5

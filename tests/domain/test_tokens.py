@@ -9,11 +9,11 @@ from sendonce.domain.tokens import provider_token
 INTENT = ("namespace", "tenant", "memo.created", "memo-1", "mailto:ada@example.com", 0)
 
 
-def test_a_token_is_the_same_in_every_version_of_this_program() -> None:
+def test_token_is_the_same_in_every_version_of_this_program() -> None:
     assert provider_token(*INTENT) == "f9822a28fc3414df095cd8debc01306e9d57d06e"
 
 
-def test_a_token_knows_no_generation_and_no_row() -> None:
+def test_token_knows_no_generation_and_no_row() -> None:
     assert list(inspect.signature(provider_token).parameters) == [
         "namespace",
         "tenant",
@@ -25,7 +25,7 @@ def test_a_token_knows_no_generation_and_no_row() -> None:
 
 
 @pytest.mark.parametrize("position", range(6))
-def test_every_part_of_the_intent_counts(position: int) -> None:
+def test_part_of_the_intent_counts(position: int) -> None:
     other = list(INTENT)
     other[position] = 1 if position == 5 else str(other[position]) + "x"
 
@@ -33,7 +33,7 @@ def test_every_part_of_the_intent_counts(position: int) -> None:
 
 
 @given(st.tuples(*[st.text(min_size=1, max_size=6)] * 5), st.integers(0, 3))
-def test_moving_a_character_between_neighbours_gives_another_token(
+def test_token_differs_when_a_character_moves_between_fields(
     parts: tuple[str, str, str, str, str], position: int
 ) -> None:
     moved = list(parts)
@@ -45,7 +45,7 @@ def test_moving_a_character_between_neighbours_gives_another_token(
 
 
 @given(st.tuples(*[st.text(max_size=3)] * 5), st.tuples(*[st.text(max_size=3)] * 5))
-def test_different_intents_have_different_tokens(
+def test_tokens_of_different_intents_differ(
     one: tuple[str, str, str, str, str], other: tuple[str, str, str, str, str]
 ) -> None:
     assume(one != other)

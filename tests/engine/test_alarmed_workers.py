@@ -44,7 +44,7 @@ def parts_of(database: Database, channels: Channels, facts: list[Fact], alerts: 
     )
 
 
-async def test_a_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_nobody_serves(
+async def test_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_nobody_serves(
     database: Database, store: Store
 ) -> None:
     given_many(database, 3)
@@ -67,7 +67,7 @@ async def test_a_worker_tells_of_faults_on_our_side_of_dead_letters_and_of_what_
     assert (await store.status()).parked_by == (("channel", 1),)
 
 
-async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Database, store: Store) -> None:
+async def test_dead_receiver_is_told_of_though_nothing_is_due(database: Database, store: Store) -> None:
     """Its deliveries wait behind its breaker: none is due, and no attempt is spent."""
     facts: list[Fact] = []
     for number in range(15):
@@ -87,7 +87,7 @@ async def test_a_dead_receiver_is_told_of_though_nothing_is_due(database: Databa
     assert said(facts) == [("breakers", False), ("oldest_open", False)]
 
 
-async def test_a_worker_names_what_failed_was_given_up_or_is_in_doubt(database: Database) -> None:
+async def test_worker_names_what_failed_was_given_up_or_is_in_doubt(database: Database) -> None:
     facts: list[Fact] = []
     ids = {
         outcome.code: given_due_delivery(database, to=f"{scheme}:a", headers={"traceparent": TRACEPARENT})
@@ -108,7 +108,7 @@ async def test_a_worker_names_what_failed_was_given_up_or_is_in_doubt(database: 
     assert {fact.attempt for fact in told.values()} == {1}
 
 
-async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     given_many(sqlite, 1)
     facts: list[Fact] = []
     channels = serving(Told(Refused("no")))
@@ -124,7 +124,7 @@ async def test_a_worker_looks_while_it_works(sqlite: SqliteDatabase, monkeypatch
     assert said(facts) == [("dead_letters", False)]
 
 
-async def test_a_way_that_never_answers_does_not_hold_up_the_worker(sqlite: SqliteDatabase) -> None:
+async def test_way_that_never_answers_does_not_hold_up_the_worker(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 20)
     facts: list[Fact] = []
     channels = serving(Told(Refused("no"), Delivered()))
@@ -143,7 +143,7 @@ async def test_a_way_that_never_answers_does_not_hold_up_the_worker(sqlite: Sqli
     assert stopped.finished == 20
 
 
-async def test_a_worker_without_alerts_tells_nothing(sqlite: SqliteDatabase) -> None:
+async def test_worker_without_alerts_tells_nothing(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     facts: list[Fact] = []
     parts = replace(

@@ -108,9 +108,7 @@ async def test_M12_of_two_workers_one_tells(database: Database, store: Store) ->
     assert said(facts) == [("dead_letters", False)]
 
 
-async def test_one_worker_that_sees_no_fault_does_not_end_what_another_has_seen(
-    database: Database, store: Store
-) -> None:
+async def test_alert_of_another_worker_is_not_ended_by_one_that_sees_no_fault(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     seeing, other = alarm_on(store, facts), alarm_on(await database.open(), facts)
     seeing.note(met("our_server", "mailto", 2))
@@ -126,7 +124,7 @@ async def test_one_worker_that_sees_no_fault_does_not_end_what_another_has_seen(
 
 
 @pytest.mark.parametrize("outcome", [Delivered(), Accepted("1")], ids=["delivered", "accepted"])
-async def test_a_fault_on_our_side_is_over_with_the_first_success(
+async def test_fault_on_our_side_is_over_with_the_first_success(
     database: Database, store: Store, outcome: Outcome
 ) -> None:
     """The password was corrected and the workers restarted: another one than the one that has met the fault sees it."""
@@ -149,7 +147,7 @@ async def test_a_fault_on_our_side_is_over_with_the_first_success(
     assert (await store.status()).alerts == ()
 
 
-async def test_the_success_of_another_subscription_or_host_ends_nothing(database: Database, store: Store) -> None:
+async def test_success_of_another_subscription_or_host_ends_nothing(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(store, facts)
     one, other = "https://one.example/hook", "https://other.example/hook"
@@ -167,7 +165,7 @@ async def test_the_success_of_another_subscription_or_host_ends_nothing(database
     assert said(facts)[2:] == [("our_credentials:https", True), ("our_server:https", True)]
 
 
-async def test_what_fails_and_succeeds_in_turn_is_not_told_each_time(database: Database, store: Store) -> None:
+async def test_alert_that_comes_and_goes_is_not_told_each_time(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(store, facts)
 
@@ -184,7 +182,7 @@ async def test_what_fails_and_succeeds_in_turn_is_not_told_each_time(database: D
     assert said(facts) == [("our_server:mailto", False), ("our_server:mailto", True)]
 
 
-async def test_a_fault_that_is_met_again_after_a_success_is_not_over(database: Database, store: Store) -> None:
+async def test_fault_that_is_met_again_after_a_success_is_not_over(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(store, facts)
     alarm.note(met("our_server", "mailto"))
@@ -201,7 +199,7 @@ async def test_a_fault_that_is_met_again_after_a_success_is_not_over(database: D
     assert said(facts) == [("our_server:mailto", False), ("our_server:mailto", True)]
 
 
-async def test_what_has_grown_tenfold_is_told_again(database: Database, store: Store) -> None:
+async def test_alert_that_has_grown_tenfold_is_told_again(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(store, facts)
     await given_dead_letter(database, store)
@@ -219,7 +217,7 @@ async def test_what_has_grown_tenfold_is_told_again(database: Database, store: S
     assert told == ["1 dead letter waits for a person", "10 dead letters wait for a person"]
 
 
-async def test_lost_commits_are_told(database: Database, store: Store) -> None:
+async def test_alert_tells_of_lost_commits(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     witness = Witness(given_due_delivery(database), 1, 7, 1, database.now())
     await store.notice_loss(witness, wait=timedelta(0), noticed_by="host:1")
@@ -253,7 +251,7 @@ async def test_alerts_carry_nothing_that_is_recorded(database: Database, store: 
     assert "private" not in everything
 
 
-async def test_what_is_told_is_the_same_for_every_try_and_differs_from_one_to_the_next(sqlite_store: Store) -> None:
+async def test_alert_token_is_the_same_for_every_try_and_differs_between_alerts(sqlite_store: Store) -> None:
     post = Post(Failed("http_503"), Delivered())
     alarm = alarm_on(sqlite_store, [], channel=post)
     alarm.note(met("our_server", "mailto", 1))
@@ -271,7 +269,7 @@ async def test_what_is_told_is_the_same_for_every_try_and_differs_from_one_to_th
     assert (found["alert"], found["state"], first.type) == ("our_server:mailto", "raised", "sendonce.alert")
 
 
-async def test_a_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> None:
+async def test_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> None:
     secret = new_secret()
     post = Post(Delivered())
     alarm = alarm_on(sqlite_store, [], channel=post, webhook_secret=secret, mail=MAIL)
@@ -289,7 +287,7 @@ async def test_a_webhook_is_signed_and_a_mail_is_a_mail(sqlite_store: Store) -> 
     assert mail["text"].startswith("sms: 1 attempt put off")
 
 
-async def test_the_log_can_be_switched_off(sqlite_store: Store) -> None:
+async def test_log_can_be_switched_off(sqlite_store: Store) -> None:
     facts: list[Fact] = []
     alarm = alarm_on(sqlite_store, facts, log=False)
     alarm.note(met("our_server", "sms", 1))
@@ -320,9 +318,7 @@ class Broken(Post):
     [Failed("http_503"), Deferred("our_credentials"), RuntimeError("secret"), OSError("secret"), None],
     ids=repr,
 )
-async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
-    sqlite_store: Store, trouble: object
-) -> None:
+async def test_way_that_fails_is_logged_tried_again_and_holds_up_no_other(sqlite_store: Store, trouble: object) -> None:
     facts: list[Fact] = []
     channel = Broken("mailto", trouble)
     alarm = alarm_on(sqlite_store, facts, channel=channel, mail=MAIL)
@@ -340,7 +336,7 @@ async def test_a_way_that_fails_is_logged_tried_again_and_holds_up_no_other(
     assert "secret" not in repr(facts)
 
 
-async def test_what_comes_after_a_notice_that_did_not_get_through_is_told_in_its_turn(sqlite_store: Store) -> None:
+async def test_alert_after_one_that_failed_is_told_in_its_turn(sqlite_store: Store) -> None:
     channel = Post(Failed("http_503"), Failed("http_503"), Delivered())
     alarm = alarm_on(sqlite_store, [], channel=channel)
     alarm.note(met("our_server", "sms") + met("our_credentials", "sms") + met("our_account", "sms"))
@@ -353,7 +349,7 @@ async def test_what_comes_after_a_notice_that_did_not_get_through_is_told_in_its
     assert len(set(others)) == len(others) == 3
 
 
-async def test_a_way_that_refuses_is_not_tried_again(sqlite_store: Store) -> None:
+async def test_way_that_refuses_is_not_tried_again(sqlite_store: Store) -> None:
     channel = Post(Refused("http_404"))
     alarm = alarm_on(sqlite_store, [], channel=channel)
     alarm.note(met("our_server", "sms", 1))
@@ -393,7 +389,7 @@ class Unwell:
 
 
 @pytest.mark.parametrize("call", ["readings", "alerts", "raise_alert"])
-async def test_a_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: Store, call: str) -> None:
+async def test_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: Store, call: str) -> None:
     facts: list[Fact] = []
     store: Any = Unwell(sqlite_store, call, StoreBusy("away"), StoreBusy("away"))
     alarm = alarm_on(store, facts)
@@ -407,7 +403,7 @@ async def test_a_database_that_is_away_costs_no_fault_and_no_word(sqlite_store: 
     assert said(facts) == [("our_server:sms", False)]
 
 
-def test_what_could_not_be_written_down_counts_together_with_what_was_met_since() -> None:
+def test_alert_counts_what_could_not_be_written_before() -> None:
     faults = OwnFaults()
     faults.note(met("our_server", "sms", 2))
     not_written = faults.take()
@@ -418,7 +414,7 @@ def test_what_could_not_be_written_down_counts_together_with_what_was_met_since(
     assert {name: each.times for name, each in faults.take().items()} == {"our_server:sms": 3}
 
 
-def test_what_got_through_before_a_fault_was_raised_again_does_not_end_it() -> None:
+def test_alert_raised_again_is_not_ended_by_an_older_success() -> None:
     """Another worker met it again."""
     faults = OwnFaults()
     faults.know({"our_server:sms": None})
@@ -444,7 +440,7 @@ async def test_rights_that_are_missing_are_said_once(sqlite_store: Store) -> Non
     assert facts == [AlertFailed(way="database", reason="not allowed")]
 
 
-def test_a_way_that_nothing_serves_is_a_wrong_setting() -> None:
+def test_way_that_nothing_serves_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match=re.escape("[alerts] mail: this worker has no channel for mailto:")):
         transports_of(AlertSettings(mail=MAIL), Channels(), "namespace")
 
@@ -463,7 +459,7 @@ def test_alerts_are_warnings_in_the_log() -> None:
     ]
 
 
-async def test_a_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sendonce.engine.alert_transports.SECONDS", -0.9)
     sink = AlertTransport("webhook", WEBHOOK, Told(never), "namespace")
     failure = await sink.tell(Notice(name="a", message="b", is_over=False, at=NOW), 1)

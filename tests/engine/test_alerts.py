@@ -87,11 +87,11 @@ def test_M12_what_passes_its_threshold_is_raised(readings: Readings, name: str) 
     ],
     ids=["nothing", "just due", "some doubt", "everything is stopped", "so are the channels", "it has just begun"],
 )
-def test_nothing_is_raised_without_need(readings: Readings) -> None:
+def test_alert_is_not_raised_without_need(readings: Readings) -> None:
     assert judged(readings) == []
 
 
-def test_what_was_raised_is_over_only_well_below_its_threshold() -> None:
+def test_alert_is_over_only_well_below_its_threshold() -> None:
     known = raised("in_doubt")
 
     assert isinstance(judged(read(in_doubt=81), known)[0], Raise)
@@ -99,22 +99,22 @@ def test_what_was_raised_is_over_only_well_below_its_threshold() -> None:
     assert judged(read(in_doubt=81)) == []
 
 
-def test_what_was_just_told_is_not_over_yet() -> None:
+def test_alert_that_was_just_told_is_not_over_yet() -> None:
     assert judged(read(), raised("dead_letters", told=4 * MINUTE)) == []
     assert names(judged(read(), raised("dead_letters", told=5 * MINUTE))) == ["dead_letters"]
 
 
-def test_what_is_over_is_not_over_again() -> None:
+def test_alert_is_over_only_once() -> None:
     assert judged(read(), raised("dead_letters", is_raised=False)) == []
 
 
-def test_a_threshold_that_was_switched_off_is_over_at_once() -> None:
+def test_threshold_that_was_switched_off_is_over_at_once() -> None:
     changes = judged(read(dead_letters=9), raised("dead_letters", told=timedelta(0)), dead_letters=0)
 
     assert [type(change) for change in changes] == [Clear]
 
 
-def test_a_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> None:
+def test_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> None:
     fault = "our_credentials:mailto"
     now = int(NOW.timestamp())
 
@@ -125,14 +125,14 @@ def test_a_fault_on_our_side_is_raised_until_nobody_has_seen_it_for_long() -> No
     assert names(judged(read(), raised(fault, seen=now - 3600))) == [fault]
 
 
-def test_what_no_worker_can_send_is_a_fault_on_our_side() -> None:
+def test_alert_names_what_no_worker_can_send_as_our_fault() -> None:
     [change] = judged(read(), faults={"no_channel:mailto": 1})
 
     assert "mailto: 1 attempt put off: no channel here sends it; configure one" in change.message
     assert names(judged(read(), raised("no_channel:mailto"))) == ["no_channel:mailto"]
 
 
-def test_an_unknown_fault_on_our_side_is_told_by_its_code() -> None:
+def test_unknown_fault_on_our_side_is_told_by_its_code() -> None:
     assert "the fault is on our side (our_quota)" in judged(read(), faults={"our_quota:sms": 1})[0].message
 
 
@@ -174,7 +174,7 @@ def test_settings_are_checked_when_they_are_made(wrong: dict[str, Any]) -> None:
         AlertSettings(**wrong)
 
 
-def test_what_no_live_worker_serves_is_told_with_its_channels() -> None:
+def test_alert_names_channels_that_no_live_worker_serves() -> None:
     found = read(unserved=(unserved("sms", 6 * MINUTE), unserved("https://runner.example/jobs/", MINUTE, waiting=1)))
 
     [change] = judged(found)
@@ -186,11 +186,11 @@ def test_what_no_live_worker_serves_is_told_with_its_channels() -> None:
     )
 
 
-def test_what_waits_for_a_worker_that_is_being_replaced_is_not_told() -> None:
+def test_alert_is_not_raised_while_a_worker_is_replaced() -> None:
     assert judged(read(unserved=(unserved("sms", 4 * MINUTE),))) == []
 
 
-def test_what_nobody_serves_is_over_when_somebody_does() -> None:
+def test_alert_is_over_when_somebody_serves_the_channel() -> None:
     assert judged(read(), raised("unserved")) == [Clear("unserved", "over: deliveries that no live worker serves")]
 
 
@@ -203,7 +203,7 @@ def test_what_nobody_serves_is_over_when_somebody_does() -> None:
         {"dead_letters": 0, "in_doubt": READING_CAP, "findings": READING_CAP},
     ],
 )
-def test_the_least_and_the_most_of_each_setting_are_allowed(right: dict[str, Any]) -> None:
+def test_least_and_the_most_of_each_setting_are_allowed(right: dict[str, Any]) -> None:
     settings = AlertSettings(**right)
 
     assert {name: getattr(settings, name) for name in right} == right

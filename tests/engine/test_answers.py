@@ -33,7 +33,7 @@ async def dead_letter(database: Database) -> tuple[str, bool, list[str]]:
 
 
 @pytest.mark.parametrize("status", ALL_5XX)
-async def test_after_any_5xx_but_503_what_is_to_be_held_is_held(database: Database, store: Store, status: int) -> None:
+async def test_hold_applies_after_any_5xx_but_503(database: Database, store: Store, status: int) -> None:
     given_due_delivery(database, to="test:a")
     channel = Told(outcome_of_status(status, None, None))
 
@@ -44,7 +44,7 @@ async def test_after_any_5xx_but_503_what_is_to_be_held_is_held(database: Databa
     assert len(channel.sent) == 1
 
 
-async def test_a_503_was_not_taken_and_is_sent_again_also_where_doubt_is_held(database: Database, store: Store) -> None:
+async def test_503_was_not_taken_and_is_sent_again_also_where_doubt_is_held(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
     channel = Told(outcome_of_status(503, None, None))
 
@@ -55,7 +55,7 @@ async def test_a_503_was_not_taken_and_is_sent_again_also_where_doubt_is_held(da
 
 
 @pytest.mark.parametrize(("last", "reason"), [(500, "exhausted"), (503, "exhausted"), (422, "refused")])
-async def test_what_is_sent_again_after_a_500_ends_with_its_doubt(
+async def test_doubt_after_a_500_ends_when_the_resend_is_delivered(
     database: Database, store: Store, last: int, reason: str
 ) -> None:
     given_due_delivery(database, to="test:a")
@@ -69,7 +69,7 @@ async def test_what_is_sent_again_after_a_500_ends_with_its_doubt(
     assert len(channel.sent) == (2 if reason == "refused" else 5)
 
 
-async def test_a_webhook_that_answers_500_is_held_with_one_request(database: Database, store: Store) -> None:
+async def test_webhook_that_answers_500_is_held_with_one_request(database: Database, store: Store) -> None:
     channels = Channels()
     channels.add(Webhook(HttpClient(Guard.parse("127.0.0.0/8"))), "http")
 

@@ -54,7 +54,7 @@ async def attempted(
     "outcome",
     [Delivered("n-1"), Accepted("n-1"), Refused("410"), Failed("503"), Unknown("reset"), Deferred("429")],
 )
-async def test_the_channels_outcome_is_the_attempts(outcome: Outcome) -> None:
+async def test_channels_outcome_is_the_attempts(outcome: Outcome) -> None:
     channel = Told(outcome)
 
     assert await attempted(channel, claim_of()) == (outcome, False)
@@ -62,7 +62,7 @@ async def test_the_channels_outcome_is_the_attempts(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("rubbish", [None, True, "Delivered", 200, Delivered])
-async def test_rubbish_is_unknown_because_it_may_have_been_sent(rubbish: object) -> None:
+async def test_outcome_of_a_wrong_type_is_unknown_because_it_may_have_been_sent(rubbish: object) -> None:
     async def answer() -> object:
         return rubbish
 
@@ -73,7 +73,7 @@ async def test_rubbish_is_unknown_because_it_may_have_been_sent(rubbish: object)
 
 
 @pytest.mark.parametrize("outcome", BAD_WAITS)
-async def test_a_wait_that_is_none_is_left_out(outcome: Outcome) -> None:
+async def test_wait_that_is_none_is_left_out(outcome: Outcome) -> None:
     found, _ = await attempted(Told(outcome), claim_of())
 
     assert type(found) is type(outcome)
@@ -81,14 +81,14 @@ async def test_a_wait_that_is_none_is_left_out(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Refused(404), Failed(503), Unknown(None), Deferred(["429"])])  # type: ignore[arg-type]
-async def test_a_code_that_is_no_text_is_made_one(outcome: Refused | Failed | Unknown | Deferred) -> None:
+async def test_code_that_is_no_text_is_made_one(outcome: Refused | Failed | Unknown | Deferred) -> None:
     found, _ = await attempted(Told(outcome), claim_of())
 
     assert found == type(outcome)(str(outcome.code))
 
 
 @pytest.mark.parametrize("moment", NO_TIMES)
-async def test_a_time_that_cannot_be_is_left_out(moment: datetime) -> None:
+async def test_time_that_cannot_be_is_left_out(moment: datetime) -> None:
     """It could not be written, or not be read again: the same result would come to every worker, and end it."""
     found, _ = await attempted(Told(Delivered("n-1", sent_at=moment)), claim_of())
     asked, _ = await attempted(Asked(answers=[Found("n-1", moment)]), claim_of(in_doubt=True))
@@ -96,7 +96,7 @@ async def test_a_time_that_cannot_be_is_left_out(moment: datetime) -> None:
     assert (found, asked) == (Delivered("n-1"), Delivered("n-1", FOUND))
 
 
-async def test_what_is_proven_is_completed_without_a_send() -> None:
+async def test_proven_delivery_is_completed_without_a_send() -> None:
     channel = Told(Delivered("second"))
 
     outcome, _ = await attempted(channel, claim_of(is_proven=True, in_doubt=True, notification_id="first"))
@@ -105,7 +105,7 @@ async def test_what_is_proven_is_completed_without_a_send() -> None:
     assert channel.sent == []
 
 
-async def test_what_belongs_to_a_removed_subscription_is_refused() -> None:
+async def test_delivery_of_a_removed_subscription_is_refused() -> None:
     channel = Told(Delivered())
 
     outcome, _ = await attempted(channel, claim_of(subscription_id=4, subscription_state="removed"))
@@ -115,7 +115,7 @@ async def test_what_belongs_to_a_removed_subscription_is_refused() -> None:
     assert channel.sent == []
 
 
-async def test_what_was_erased_is_not_sent_empty() -> None:
+async def test_content_that_was_erased_is_not_sent_empty() -> None:
     channel = Told(Delivered())
 
     outcome, _ = await attempted(channel, claim_of(payload=None))
@@ -124,7 +124,7 @@ async def test_what_was_erased_is_not_sent_empty() -> None:
     assert channel.sent == []
 
 
-async def test_what_has_passed_its_deadline_is_not_sent() -> None:
+async def test_delivery_past_its_deadline_is_not_sent() -> None:
     channel = Told(Delivered())
 
     outcome, _ = await attempted(channel, claim_of(seconds_left=-1.0))
@@ -134,7 +134,7 @@ async def test_what_has_passed_its_deadline_is_not_sent() -> None:
     assert channel.sent == []
 
 
-async def test_a_scheme_without_a_channel_waits_for_another_worker() -> None:
+async def test_scheme_without_a_channel_waits_for_another_worker() -> None:
     outcome, cleared = await attempted(Told(Delivered()), a_claim(address="fax:1", in_doubt=True))
 
     assert isinstance(outcome, Deferred)
@@ -142,7 +142,7 @@ async def test_a_scheme_without_a_channel_waits_for_another_worker() -> None:
     assert not cleared
 
 
-async def test_nothing_is_written_when_too_little_of_the_lease_is_left() -> None:
+async def test_attempt_is_not_sent_with_too_little_left_of_its_lease() -> None:
     channel = Told(Delivered())
 
     outcome, _ = await attempted(channel, claim_of(), seconds=0.0)
@@ -153,7 +153,7 @@ async def test_nothing_is_written_when_too_little_of_the_lease_is_left() -> None
 
 
 class TestInDoubt:
-    async def test_found_is_delivered_without_a_send(self) -> None:
+    async def test_look_up_that_finds_it_completes_without_a_send(self) -> None:
         at = datetime(2026, 5, 4, tzinfo=UTC)
         channel = Asked(Delivered("second"), answers=[Found("first", at)])
 
@@ -161,7 +161,7 @@ class TestInDoubt:
         assert await attempted(channel, claim_of(in_doubt=True)) == (found, False)
         assert channel.sent == []
 
-    async def test_found_without_an_id_keeps_the_one_that_is_known(self) -> None:
+    async def test_look_up_that_finds_it_without_an_id_keeps_the_known_one(self) -> None:
         channel = Asked(Delivered("second"), answers=[Found()])
 
         outcome, _ = await attempted(channel, claim_of(in_doubt=True, notification_id="known"))
@@ -181,12 +181,12 @@ class TestInDoubt:
         assert isinstance(outcome, Unknown)
         assert outcome.code == "no_provider_id"
 
-    async def test_what_can_never_be_told_is_repeated_where_that_is_safe(self) -> None:
+    async def test_look_up_that_can_never_tell_repeats_where_that_is_safe(self) -> None:
         channel = Asked(Delivered("n-1"), answers=[CannotTell("no_id", is_safe_to_repeat=True)])
 
         assert await attempted(channel, claim_of(in_doubt=True), HOLDING) == (Delivered("n-1"), False)
 
-    async def test_what_can_never_be_told_is_held_where_a_repeat_is_not_wanted(self) -> None:
+    async def test_look_up_that_can_never_tell_holds_where_a_repeat_is_not_wanted(self) -> None:
         channel = Asked(Delivered("n-1"), answers=[CannotTell("too_old")])
         attempting = AttemptRunner(serving(channel), "here")
 
@@ -195,13 +195,13 @@ class TestInDoubt:
         assert (told.outcome, told.cannot_be_asked, channel.sent) == (HELD, True, [])
         assert resolve(told, HOLDING, can_look_up=True).decision.reason is ReasonClass.IN_DOUBT
 
-    async def test_not_found_clears_the_doubt_and_sends(self) -> None:
+    async def test_look_up_that_finds_nothing_clears_the_doubt_and_sends(self) -> None:
         channel = Asked(Failed("503"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of(in_doubt=True)) == (Failed("503"), True)
         assert len(channel.sent) == 1
 
-    async def test_not_found_with_all_attempts_used_is_not_sent_again(self) -> None:
+    async def test_look_up_that_finds_nothing_with_all_attempts_used_does_not_send(self) -> None:
         channel = Asked(Delivered(), answers=[NotThere()])
         spent = claim_of(in_doubt=True, attempt=6, attempt_count=5)
 
@@ -211,7 +211,7 @@ class TestInDoubt:
         assert cleared
         assert channel.sent == []
 
-    async def test_not_found_after_the_deadline_is_not_sent_again(self) -> None:
+    async def test_look_up_that_finds_nothing_after_the_deadline_does_not_send(self) -> None:
         channel = Asked(Delivered(), answers=[NotThere()])
 
         outcome, cleared = await attempted(channel, claim_of(in_doubt=True, seconds_left=-1.0))
@@ -220,7 +220,7 @@ class TestInDoubt:
         assert (outcome.code, cleared) == ("expired", True)
         assert channel.sent == []
 
-    async def test_no_answer_asks_again_when_the_other_side_says(self) -> None:
+    async def test_look_up_without_an_answer_is_repeated_when_the_receiver_says(self) -> None:
         channel = Asked(Delivered(), answers=[NoAnswer("503", "later", timedelta(minutes=2))])
 
         outcome, cleared = await attempted(channel, claim_of(in_doubt=True))
@@ -229,14 +229,14 @@ class TestInDoubt:
         assert not cleared
         assert channel.sent == []
 
-    async def test_a_bad_wait_in_no_answer_is_left_out(self) -> None:
+    async def test_look_up_with_an_invalid_wait_leaves_it_out(self) -> None:
         channel = Asked(Delivered(), answers=[NoAnswer("503", "later", 120)])  # type: ignore[arg-type]
 
         outcome, _ = await attempted(channel, claim_of(in_doubt=True))
 
         assert outcome == Deferred("503", "later")
 
-    async def test_rubbish_from_a_look_up_sends_nothing(self) -> None:
+    async def test_look_up_result_of_a_wrong_type_sends_nothing(self) -> None:
         async def answer() -> object:
             return "yes"
 
@@ -248,7 +248,7 @@ class TestInDoubt:
         assert not cleared
         assert channel.sent == []
 
-    async def test_nobody_is_asked_when_too_little_of_the_lease_is_left(self) -> None:
+    async def test_look_up_is_not_made_with_too_little_left_of_the_lease(self) -> None:
         channel = Asked(Delivered(), answers=[Found()])
 
         outcome, _ = await attempted(channel, claim_of(in_doubt=True), seconds=0.0)
@@ -256,13 +256,13 @@ class TestInDoubt:
         assert isinstance(outcome, Deferred)
         assert channel.asked == []
 
-    async def test_without_doubt_nobody_is_asked(self) -> None:
+    async def test_look_up_is_not_made_without_doubt(self) -> None:
         channel = Asked(Delivered("first"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of()) == (Delivered("first"), False)
         assert channel.asked == []
 
-    async def test_where_nobody_can_be_asked_it_is_sent_again_and_the_doubt_stays(self) -> None:
+    async def test_doubt_stays_with_a_resend_where_nobody_can_be_asked(self) -> None:
         channel = Told(Failed("503"))
 
         assert await attempted(channel, claim_of(in_doubt=True)) == (Failed("503"), False)
@@ -277,7 +277,7 @@ class TestInDoubt:
             (None, QUICK, True),
         ],
     )
-    async def test_the_publish_call_goes_before_the_policy(
+    async def test_publish_call_goes_before_the_policy(
         self, if_unsure: str | None, policy: Policy, is_sent: bool
     ) -> None:
         channel = Told(Delivered())
@@ -287,13 +287,13 @@ class TestInDoubt:
         assert len(channel.sent) == is_sent
         assert isinstance(outcome, Delivered if is_sent else Unknown)
 
-    async def test_holding_does_not_matter_where_somebody_can_be_asked(self) -> None:
+    async def test_hold_does_not_matter_where_somebody_can_be_asked(self) -> None:
         channel = Asked(Delivered("second"), answers=[NotThere()])
 
         assert await attempted(channel, claim_of(in_doubt=True), HOLDING) == (Delivered("second"), True)
 
 
-async def test_every_attempt_carries_the_same_token() -> None:
+async def test_attempt_carries_the_same_token() -> None:
     channel = Told(Failed("503"))
 
     for attempt in (1, 2):

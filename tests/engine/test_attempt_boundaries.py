@@ -18,7 +18,7 @@ async def sends(channel: Told, *, seconds: float = 5.0, **claim: object) -> int:
 
 
 @pytest.mark.parametrize("deferred", [0, 1, 7])
-async def test_what_was_not_found_gets_its_last_send_and_not_one_more(deferred: int) -> None:
+async def test_look_up_that_finds_nothing_allows_the_last_send_and_no_more(deferred: int) -> None:
     def asked() -> Asked:
         return Asked(Failed("503"), answers=[NotThere()])
 
@@ -32,23 +32,25 @@ async def test_what_was_not_found_gets_its_last_send_and_not_one_more(deferred: 
 @pytest.mark.parametrize(
     ("seconds_left", "sent"), [(None, 1), (0.000001, 1), (0.0, 0), (-0.000001, 0)]
 )  # fmt: skip
-async def test_what_ends_now_is_not_sent(seconds_left: float | None, sent: int) -> None:
+async def test_delivery_that_expires_now_is_not_sent(seconds_left: float | None, sent: int) -> None:
     assert await sends(Told(Delivered()), seconds_left=seconds_left) == sent
 
 
 @pytest.mark.parametrize(("seconds", "sent"), [(0.000001, 1), (0.0, 0), (-1.0, 0)])
-async def test_nothing_is_sent_when_nothing_is_left_of_the_lease(seconds: float, sent: int) -> None:
+async def test_attempt_is_not_sent_with_nothing_left_of_its_lease(seconds: float, sent: int) -> None:
     assert await sends(Told(Delivered()), seconds=seconds) == sent
 
 
 @pytest.mark.parametrize(
     ("payload", "content", "sent"), [(None, None, 0), ("", None, 1), (None, "", 1), ("{}", "x", 1)]
 )
-async def test_only_what_has_nothing_to_say_is_gone(payload: str | None, content: str | None, sent: int) -> None:
+async def test_content_is_gone_only_where_nothing_can_be_said(
+    payload: str | None, content: str | None, sent: int
+) -> None:
     assert await sends(Told(Delivered()), payload=payload, content=content) == sent
 
 
-async def test_a_time_of_sending_is_kept_from_this_century_to_tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_of_sending_is_kept_from_this_century_to_tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
     class Still(datetime):

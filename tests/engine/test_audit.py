@@ -84,7 +84,7 @@ async def test_R18_marked_sent_without_the_providers_id_or_under_another_one_is_
     assert (report.findings, report.repairable) == (2, 0)
 
 
-async def test_R17_a_repair_is_looked_up_once_more_and_then_sent_again(database: Database, store: Store) -> None:
+async def test_R17_repair_is_looked_up_once_more_and_then_sent_again(database: Database, store: Store) -> None:
     ids = [await given_completed(database, store, f"n-{number}") for number in range(3)]
     channel = rig.Asked(Delivered("new"), answers=[NotThere(), NotThere(), NotThere(), Found("n-0"), NotThere()])
 
@@ -106,7 +106,7 @@ async def test_R17_a_repair_is_looked_up_once_more_and_then_sent_again(database:
     assert [(await row_of(store, each)).status for each in ids] == [DeliveryState.COMPLETED] * 3
 
 
-async def test_R17_the_cap_of_a_repair_is_on_all_that_an_audit_opens(
+async def test_R17_cap_of_a_repair_is_on_all_that_an_audit_opens(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations_audit, "STEP", 2)
@@ -190,7 +190,7 @@ async def test_R17_what_was_sent_a_moment_ago_is_not_missing_yet(database: Datab
     assert report.counts == {Check.TOO_FRESH: 1}
 
 
-async def test_an_audit_says_what_it_could_not_check(database: Database, store: Store) -> None:
+async def test_audit_says_what_it_could_not_check(database: Database, store: Store) -> None:
     await given_completed(database, store, to="plain:a")
     await given_completed(database, store)
     await given_completed(database, store)
@@ -204,9 +204,7 @@ async def test_an_audit_says_what_it_could_not_check(database: Database, store: 
     assert (report.findings, report.unanswered) == (0, 1)
 
 
-async def test_what_went_to_a_subscription_is_not_asked_about_with_secrets_of_ours(
-    database: Database, store: Store
-) -> None:
+async def test_audit_asks_about_subscriptions_without_secrets_of_ours(database: Database, store: Store) -> None:
     """A profile that is not open to subscriptions neither sends for them nor asks."""
     await a_subscription(store, f"{JOBS}7")
     given_event(database)
@@ -221,7 +219,7 @@ async def test_what_went_to_a_subscription_is_not_asked_about_with_secrets_of_ou
     assert (len(plain.asked), ours.asked) == (1, [])
 
 
-async def test_an_audit_of_one_destination_looks_at_nothing_else(database: Database, store: Store) -> None:
+async def test_audit_of_one_destination_looks_at_nothing_else(database: Database, store: Store) -> None:
     await given_completed(database, store, to="test:a")
     wanted = await given_completed(database, store, to="test:b")
     channel = rig.Asked(Delivered("n"), answers=[NotThere()])
@@ -231,7 +229,7 @@ async def test_an_audit_of_one_destination_looks_at_nothing_else(database: Datab
     assert [each.delivery.id for each in report.found] == [wanted]
 
 
-async def test_what_a_person_has_attested_is_a_finding_but_is_not_sent_again(database: Database, store: Store) -> None:
+async def test_audit_finds_what_a_person_attested_and_does_not_send_it_again(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, to="test:a")
     await settle_with(store, await given_lease(store), Refused("x"))
     letter = await store.dead_letter_of(delivery_id)

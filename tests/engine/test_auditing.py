@@ -59,7 +59,7 @@ async def test_R17_what_is_marked_sent_without_evidence_is_found_by_itself_and_t
     assert len(database.rows("deliveries")) == 1, "it repairs nothing"
 
 
-async def test_of_several_workers_one_does_it_and_again_when_it_is_due(database: Database, store: Store) -> None:
+async def test_audit_is_done_by_one_of_several_workers_when_it_is_due(database: Database, store: Store) -> None:
     await given_completed(database, store)
     facts: list[Fact] = []
     channel = rig.Asked(Delivered("n"), answers=[Found("n-1")] * 9)
@@ -88,7 +88,7 @@ async def test_R16_what_was_sent_less_than_doubt_wait_ago_is_not_asked_about(dat
     assert channel.asked == []
 
 
-async def test_one_that_was_cut_short_is_another_workers_after_a_while(database: Database, store: Store) -> None:
+async def test_audit_that_was_cut_short_is_taken_over_after_a_while(database: Database, store: Store) -> None:
     facts: list[Fact] = []
     assert await store.take_audit(Turn(7, HOLD)) is not None
     other = auditing_on(store, serving(rig.Asked(Delivered("n"), answers=[])), facts, worker_id=2)
@@ -104,7 +104,7 @@ async def test_one_that_was_cut_short_is_another_workers_after_a_while(database:
     assert await store.take_audit(Turn(3, HOLD)) is None, "whoever lost it ends nothing"
 
 
-async def test_who_has_lost_the_turn_stops(store: Store) -> None:
+async def test_audit_stops_when_its_turn_is_lost(store: Store) -> None:
     facts: list[Fact] = []
     steps: list[int] = []
 
@@ -122,7 +122,7 @@ async def test_who_has_lost_the_turn_stops(store: Store) -> None:
 @pytest.mark.parametrize(
     ("error", "told"), [(StoreBusy("away"), []), (StoreError("no rights"), [AuditFailed(reason="no rights")])], ids=repr
 )
-async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, error: Exception, told: list[Fact]) -> None:
+async def test_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, error: Exception, told: list[Fact]) -> None:
     facts: list[Fact] = []
 
     def walk(since: datetime) -> Any:
@@ -136,7 +136,7 @@ async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, erro
     assert facts == told
 
 
-async def test_a_worker_does_it_when_the_settings_say_so(
+async def test_worker_does_it_when_the_settings_say_so(
     database: Database, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await given_completed(database, store)
@@ -170,7 +170,7 @@ def test_settings_that_look_at_nothing_are_refused(wrong: dict[str, timedelta], 
         AuditSettings(**wrong)
 
 
-def test_each_send_is_looked_at_by_an_audit_that_comes_late_enough() -> None:
+def test_send_is_looked_at_by_an_audit_that_comes_late_enough() -> None:
     assert AuditSettings().since is None
     assert DAILY.since == 2 * DAY
     assert AuditSettings(audit_every=DAY, audit_since=3 * DAY).since == 3 * DAY

@@ -32,7 +32,7 @@ async def waited(patience: Backoff, times: int, error: StoreBusy) -> None:
         await patience.wait(error, stop)
 
 
-async def test_each_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_the_first(
+async def test_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_the_first(
     pauses: list[float],
 ) -> None:
     patience = Backoff("claims", lambda _: None)
@@ -46,7 +46,7 @@ async def test_each_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_
 
 
 @pytest.mark.usefixtures("pauses")
-async def test_each_outage_is_told_once_and_once_more_where_the_server_only_reads() -> None:
+async def test_outage_is_told_once_and_once_more_where_the_server_only_reads() -> None:
     facts: list[Fact] = []
     patience = Backoff("claims", facts.append)
 

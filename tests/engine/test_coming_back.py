@@ -58,7 +58,7 @@ def standing_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 @pytest.mark.parametrize("server", [STARTED_ANEW, PROMOTED])
-async def test_where_the_server_was_started_anew_everybody_may_look_before_anything_is_claimed(
+async def test_worker_waits_with_claims_after_a_restart_of_the_server(
     database: Database, store: Store, server: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_many(database, 3)
@@ -75,7 +75,7 @@ async def test_where_the_server_was_started_anew_everybody_may_look_before_anyth
     assert len(here.said(ServerChanged)) == (server is PROMOTED)
 
 
-async def test_who_finds_it_away_again_while_looking_still_waits(
+async def test_worker_still_waits_when_the_database_goes_away_again(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then it is where it was at the last look; that it was started anew in between is not forgotten."""
@@ -94,7 +94,7 @@ async def test_who_finds_it_away_again_while_looking_still_waits(
 
 
 @pytest.mark.parametrize(("server", "wait"), [(STARTED_ANEW, 0.01), (SERVER, FOR_EVER)], ids=["waited", "the same"])
-async def test_it_goes_on_when_it_has_waited_or_need_not(
+async def test_worker_goes_on_when_it_has_waited_or_need_not(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch, server: tuple[str, str, str], wait: float
 ) -> None:
     monkeypatch.setattr(module, "STAND_BACK_SECONDS", wait)

@@ -24,18 +24,18 @@ from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
         {"grace": timedelta(seconds=-1)},
     ],
 )
-def test_a_setting_out_of_range_is_refused_by_name(setting: dict[str, Any]) -> None:
+def test_setting_out_of_range_is_refused_by_name(setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
         WorkerConfig(**setting)
 
 
-def test_the_longest_send_is_below_the_lease() -> None:
+def test_longest_send_is_below_the_lease() -> None:
     config = WorkerConfig(lease=timedelta(seconds=10))
 
     assert config.longest_send < config.lease
 
 
-async def test_patience_says_once_that_it_waits_and_once_that_it_is_over() -> None:
+async def test_backoff_says_once_that_it_waits_and_once_that_it_is_over() -> None:
     facts: list[Fact] = []
     patience = Backoff("worker", facts.append)
     stop = asyncio.Event()
@@ -49,7 +49,7 @@ async def test_patience_says_once_that_it_waits_and_once_that_it_is_over() -> No
     assert [type(fact) for fact in facts] == [DatabaseLost, DatabaseBack]
 
 
-async def test_patience_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
+async def test_backoff_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
     patience = Backoff("worker", lambda _: None)
     stop = asyncio.Event()
     stop.set()

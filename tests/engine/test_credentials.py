@@ -67,7 +67,7 @@ def parts(credentials: object) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("sealer", [SecretBox(), SEALER], ids=["plain", "sealed"])
-async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: SecretBox) -> None:
+async def test_kind_of_secret_is_handed_out(store: Store, sealer: SecretBox) -> None:
     everything = Secrets(signing=SECRET, bearer="token", headers={"X-Key": "ä"}, certificate="PEM")
     subscription_id = await subscribe(store, everything, sealer)
     nothing = await subscribe(store, Secrets(), sealer)
@@ -77,7 +77,7 @@ async def test_every_kind_of_secret_is_handed_out(store: Store, sealer: SecretBo
     assert parts(await keyring.of(nothing)) == ((), None, {}, None)
 
 
-async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(database: Database, store: Store) -> None:
+async def test_credentials_sign_with_both_keys_while_a_rotation_overlaps(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, Secrets(signing=SECRET))
     keyring, second = CredentialsCache(store, SEALER, seconds=0), new_secret()
 
@@ -91,7 +91,7 @@ async def test_both_keys_sign_while_a_rotation_overlaps_the_newest_first(databas
     assert parts(afterwards)[0] == (key_of(second),)
 
 
-async def test_a_secret_is_read_once_in_a_while(sqlite_store: Store) -> None:
+async def test_secret_is_read_once_in_a_while(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
     patient, hasty = CredentialsCache(counting, SEALER), CredentialsCache(counting, SEALER, seconds=0)
@@ -104,7 +104,7 @@ async def test_a_secret_is_read_once_in_a_while(sqlite_store: Store) -> None:
     assert len(counting.reads) == 4
 
 
-async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlite_store: Store) -> None:
+async def test_credentials_asked_for_at_once_share_one_read(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
     counting.gate = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_those_who_ask_at_once_share_one_read_also_when_one_gives_up(sqlit
     assert asking[0].cancelled()
 
 
-async def test_those_of_many_subscriptions_are_read_together(store: Store) -> None:
+async def test_credentials_of_many_subscriptions_are_read_together(store: Store) -> None:
     ids = [await subscribe(store, Secrets(signing=SECRET, bearer=f"token-{n}")) for n in range(20)]
     unknown, counting = max(ids) + 1, Counting(store)
     keyring = CredentialsCache(counting, SEALER)
@@ -133,7 +133,7 @@ async def test_those_of_many_subscriptions_are_read_together(store: Store) -> No
     assert len(counting.reads) <= 2, "the first may be read alone; those who come meanwhile are read together"
 
 
-async def test_one_that_cannot_be_opened_does_not_keep_the_others_waiting(sqlite_store: Store) -> None:
+async def test_credentials_that_cannot_be_decrypted_do_not_hold_up_others(sqlite_store: Store) -> None:
     good = await subscribe(sqlite_store, Secrets(signing=SECRET))
     bad = await subscribe(sqlite_store, Secrets(signing=SECRET), SecretBox([new_key()]))
     keyring = CredentialsCache(sqlite_store, SEALER)
@@ -144,7 +144,7 @@ async def test_one_that_cannot_be_opened_does_not_keep_the_others_waiting(sqlite
     assert parts(second)[0] == (key_of(SECRET),)
 
 
-async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_store: Store) -> None:
+async def test_credentials_wait_and_are_read_again_when_the_database_cannot_answer(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     counting = Counting(sqlite_store)
     counting.errors = [StoreBusy("PostgreSQL cannot answer now")]
@@ -160,7 +160,7 @@ async def test_when_the_database_cannot_answer_it_waits_and_asks_again(sqlite_st
 
 
 @pytest.mark.parametrize("keys", [[], [new_key()]], ids=["no key", "another key"])
-async def test_a_secret_that_cannot_be_opened_is_our_fault(sqlite_store: Store, keys: list[str]) -> None:
+async def test_secret_that_cannot_be_opened_is_our_fault(sqlite_store: Store, keys: list[str]) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET, bearer="token"))
 
     answer = await CredentialsCache(sqlite_store, SecretBox(keys)).of(subscription_id)
@@ -171,7 +171,7 @@ async def test_a_secret_that_cannot_be_opened_is_our_fault(sqlite_store: Store, 
 
 
 @pytest.mark.parametrize("stored", [b"plain:whsec_short", b"plain:\xff\xfe", b"rubbish"])
-async def test_a_secret_that_makes_no_sense_is_our_fault_and_not_shown(sqlite_store: Store, stored: bytes) -> None:
+async def test_secret_that_makes_no_sense_is_our_fault_and_not_shown(sqlite_store: Store, stored: bytes) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets())
     await sqlite_store.rotate_secret(subscription_id, stored, overlap=timedelta(0), operator="ada", reason=None)
 
@@ -182,7 +182,7 @@ async def test_a_secret_that_makes_no_sense_is_our_fault_and_not_shown(sqlite_st
     assert "short" not in answer.message
 
 
-async def test_a_role_without_the_right_to_read_secrets_is_our_fault(sqlite_store: Store) -> None:
+async def test_role_without_the_right_to_read_secrets_is_our_fault(sqlite_store: Store) -> None:
     counting = Counting(sqlite_store)
     counting.errors = [StoreError("this database role may not do that")]
 
@@ -192,7 +192,7 @@ async def test_a_role_without_the_right_to_read_secrets_is_our_fault(sqlite_stor
     assert answer.code == "our_credentials"
 
 
-async def test_nothing_is_sent_unsigned_because_a_secret_could_not_be_read(sqlite_store: Store) -> None:
+async def test_credentials_that_cannot_be_read_never_send_unsigned(sqlite_store: Store) -> None:
     subscription_id = await subscribe(sqlite_store, Secrets(signing=SECRET))
     channel = Told(Delivered("n-1"))
     claim = a_claim(destination="test:a", address="test:a", subscription_id=subscription_id)
@@ -224,7 +224,7 @@ async def attempted(store: Store, subscription_id: int) -> tuple[Report, Told]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_row_copied_to_another_subscription_is_no_secret_of_that_one(
+async def test_row_copied_to_another_subscription_is_no_secret_of_that_one(
     database: Database, store: Store, kind: str
 ) -> None:
     theirs = await subscribe(store, Secrets(signing=SECRET, bearer="token", headers={"X-Key": "1"}, certificate="PEM"))
@@ -240,7 +240,7 @@ async def test_a_row_copied_to_another_subscription_is_no_secret_of_that_one(
 
 
 @pytest.mark.parametrize(("kind", "copied"), [(kind, other) for kind in KINDS for other in KINDS if other != kind])
-async def test_a_row_copied_to_another_kind_is_no_secret_of_that_kind(
+async def test_row_copied_to_another_kind_is_no_secret_of_that_kind(
     database: Database, store: Store, kind: str, copied: str
 ) -> None:
     subscription_id = await store.add_subscription(
@@ -258,7 +258,7 @@ async def test_a_row_copied_to_another_kind_is_no_secret_of_that_kind(
 
 @pytest.mark.parametrize("sealer", [SecretBox(), SEALER], ids=["plain", "sealed"])
 @pytest.mark.parametrize("way", ["deleted", "expired"])
-async def test_what_was_signed_once_waits_when_there_is_nothing_to_sign_with(
+async def test_subscription_that_was_signed_once_waits_without_a_secret(
     database: Database, store: Store, way: str, sealer: SecretBox
 ) -> None:
     subscription_id = await subscribe(store, Secrets(signing=SECRET, bearer="token"), sealer)
@@ -279,7 +279,7 @@ async def test_what_was_signed_once_waits_when_there_is_nothing_to_sign_with(
     assert again.outcome == Delivered("n-1")
 
 
-async def test_what_was_never_signed_needs_no_secret(store: Store) -> None:
+async def test_subscription_that_was_never_signed_needs_no_secret(store: Store) -> None:
     subscription_id = await subscribe(store, Secrets(bearer="token"))
 
     done, _ = await attempted(store, subscription_id)
@@ -287,7 +287,7 @@ async def test_what_was_never_signed_needs_no_secret(store: Store) -> None:
     assert done.outcome == Delivered("n-1")
 
 
-async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_cache_is_bounded(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials_module, "LARGEST", 2)
     counting = Counting(sqlite_store)
     keyring = CredentialsCache(counting, SEALER)
@@ -298,7 +298,7 @@ async def test_only_so_many_are_kept(sqlite_store: Store, monkeypatch: pytest.Mo
     assert counting.reads == [[1], [2], [3], [1]]
 
 
-async def test_of_too_many_the_one_read_longest_ago_is_forgotten(
+async def test_credentials_cache_forgets_the_one_read_longest_ago(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials_module, "LARGEST", 3)
@@ -323,7 +323,7 @@ async def test_credentials_do_not_show(sqlite_store: Store) -> None:
     assert repr(key_of(SECRET)) not in shown
 
 
-async def test_whatever_goes_wrong_with_one_secret_nobody_hangs(database: Database, store: Store) -> None:
+async def test_credentials_that_fail_in_any_way_hang_nobody(database: Database, store: Store) -> None:
     good, bad = await subscribe(store, Secrets(signing=SECRET)), await subscribe(store, Secrets(signing=SECRET))
     counting = Counting(store)
     counting.errors = [RuntimeError("a bug")]

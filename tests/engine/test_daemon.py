@@ -42,7 +42,7 @@ async def run(parts: Parts) -> Stopped:
     return await asyncio.wait_for(daemon.run(parts), 50)
 
 
-async def test_it_works_until_idle_and_leaves_nothing_open(database: Database) -> None:
+async def test_daemon_works_until_idle_and_leaves_nothing_open(database: Database) -> None:
     given_many(database, 30)
     facts: list[Fact] = []
 
@@ -56,7 +56,7 @@ async def test_it_works_until_idle_and_leaves_nothing_open(database: Database) -
     assert database.one("select count(*) from sendonce_leases") == 0
 
 
-async def test_a_channel_that_blocks_the_loop_for_longer_than_the_lease_keeps_its_leases(database: Database) -> None:
+async def test_channel_that_blocks_the_loop_for_longer_than_the_lease_keeps_its_leases(database: Database) -> None:
     given_many(database, 3)
     facts: list[Fact] = []
     lease = timedelta(seconds=8)
@@ -99,7 +99,7 @@ class Broken:
         return []
 
 
-async def test_a_keeper_that_breaks_stops_the_worker_and_is_told(sqlite: SqliteDatabase) -> None:
+async def test_keeper_that_breaks_stops_the_worker_and_is_told(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 3)
     facts: list[Fact] = []
     opened = 0
@@ -121,7 +121,7 @@ async def test_a_keeper_that_breaks_stops_the_worker_and_is_told(sqlite: SqliteD
     assert facts[-1].finished == 3
 
 
-async def test_a_keeper_that_cannot_begin_is_told_and_nothing_was_sent(sqlite: SqliteDatabase) -> None:
+async def test_keeper_that_cannot_begin_is_told_and_nothing_was_sent(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 3)
     channel = Told(Delivered())
     opened = 0
@@ -138,14 +138,14 @@ async def test_a_keeper_that_cannot_begin_is_told_and_nothing_was_sent(sqlite: S
     assert channel.sent == []
 
 
-async def test_a_timeout_that_no_lease_could_hold_is_refused(sqlite: SqliteDatabase) -> None:
+async def test_timeout_that_no_lease_could_hold_is_refused(sqlite: SqliteDatabase) -> None:
     policy = replace(QUICK, timeout=QUICK_CONFIG.lease)
 
     with pytest.raises(ConfigError, match="lease"):
         await run(parts_of(sqlite._connect, serving(Told(Delivered())), [], policy))
 
 
-async def test_a_channels_own_timeout_is_held_to_the_lease(sqlite: SqliteDatabase) -> None:
+async def test_channels_own_timeout_is_held_to_the_lease(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     channel = Told(Delivered())
 

@@ -65,7 +65,7 @@ def completed(database: Database, destination: str) -> int:
 
 
 class TestLanes:
-    def test_a_lane_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
+    def test_lane_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
         quotas = Quotas(first=2, most=4)
         assert quotas.left("a") == 2
         for _ in range(5):
@@ -74,7 +74,7 @@ class TestLanes:
 
         assert quotas.left("a") == 4
 
-    def test_slow_answers_earn_nothing(self) -> None:
+    def test_quota_is_not_raised_by_slow_answers(self) -> None:
         quotas = Quotas(first=2, most=4)
         quotas.begin("a")
         quotas.end("a", Delivered(), 5.0)
@@ -102,14 +102,14 @@ class TestLanes:
 
         assert (quotas.in_flight("a"), quotas.left("a")) == (1, 3)
 
-    def test_what_is_on_its_way_is_taken_off(self) -> None:
+    def test_quota_counts_what_is_in_flight(self) -> None:
         quotas = Quotas(first=2, most=4)
         for _ in range(3):
             quotas.begin("a")
 
         assert (quotas.left("a"), quotas.in_flight("a"), quotas.all_left()) == (0, 3, {"a": 0})
 
-    def test_idle_lanes_are_forgotten(self) -> None:
+    def test_quota_of_an_idle_destination_is_forgotten(self) -> None:
         quotas = Quotas(first=2, most=4)
         for number in range(5000):
             quotas.begin(str(number))
@@ -117,7 +117,7 @@ class TestLanes:
 
         assert list(quotas.all_left()) == [str(number) for number in range(5000 - REMEMBERED, 5000)]
 
-    def test_a_lane_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
+    def test_lane_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
         quotas = Quotas(first=2, most=4)
         for outcome in (Failed("503"), Refused("422")):
             quotas.begin("a")
@@ -125,7 +125,7 @@ class TestLanes:
 
         assert quotas.all_left() == {}
 
-    def test_what_is_on_its_way_is_never_forgotten(self) -> None:
+    def test_quota_of_what_is_in_flight_is_never_forgotten(self) -> None:
         quotas = Quotas(first=2, most=4)
         quotas.begin("busy")
         for number in range(500):
@@ -190,7 +190,7 @@ class TestBreakers:
         assert written.tripped == [f"destination:{DEAD}"]
 
     @pytest.mark.parametrize("outcome", [Delivered(), Refused("422")])
-    async def test_an_answer_in_between_begins_the_count_again(self, outcome: Outcome) -> None:
+    async def test_answer_in_between_begins_the_count_again(self, outcome: Outcome) -> None:
         written = Written()
         breakers = self.breakers(written)
         claim = a_claim(destination=DEAD, address=DEAD)
@@ -201,9 +201,7 @@ class TestBreakers:
         assert written.tripped == []
 
     @pytest.mark.parametrize("others", [0, 1])
-    async def test_an_answer_after_enough_failures_trips_nothing_where_nothing_is_written_yet(
-        self, others: int
-    ) -> None:
+    async def test_answer_after_enough_failures_trips_nothing_where_nothing_is_written_yet(self, others: int) -> None:
         """Whether anything else fails or not."""
         written = Written()
         breakers = self.breakers(written)
@@ -220,7 +218,7 @@ class TestBreakers:
     @pytest.mark.parametrize(
         "outcome", [Deferred("no_channel", fault=Fault.OURS), Unknown("stopped", fault=Fault.OURS)]
     )
-    async def test_what_is_not_the_other_sides_fault_does_not_count(self, outcome: Outcome) -> None:
+    async def test_breaker_ignores_what_is_not_the_receivers_fault(self, outcome: Outcome) -> None:
         written = Written()
         breakers = self.breakers(written)
         for _ in range(9):
@@ -229,7 +227,7 @@ class TestBreakers:
 
         assert written.tripped == []
 
-    async def test_one_recipients_failures_do_not_stop_a_channel(self) -> None:
+    async def test_breaker_of_a_channel_ignores_one_recipients_failures(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         for number in range(9):
@@ -242,7 +240,7 @@ class TestBreakers:
 
         assert written.tripped == []
 
-    async def test_a_channels_own_failures_stop_it(self) -> None:
+    async def test_channels_own_failures_stop_it(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         for number in range(9):
@@ -260,7 +258,7 @@ class TestBreakers:
 
         assert len(breakers._failures) == COUNTED
 
-    async def test_a_breaker_is_told_what_became_of_those_it_let_out_and_of_no_others(self) -> None:
+    async def test_breaker_is_told_what_became_of_those_it_let_out_and_of_no_others(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         claims = [a_claim(delivery_id=id, destination=DEAD, address=DEAD) for id in range(5)]
@@ -280,7 +278,7 @@ class TestBreakers:
         assert written.learnt == [(ROOM, 7, Answers(through=2, failed=1, untold=1, code="503"))]
         assert not breakers.is_waiting
 
-    async def test_what_a_recipient_does_says_that_the_channel_is_well(self) -> None:
+    async def test_breaker_of_a_channel_takes_a_recipients_answer_for_health(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         claim = a_claim(destination="mailto:a@b.c", address="mailto:a@b.c")
@@ -290,7 +288,7 @@ class TestBreakers:
 
         assert written.learnt == [("place:mailto", 7, Answers(through=1))]
 
-    async def test_what_was_completed_without_sending_says_nothing(self) -> None:
+    async def test_breaker_ignores_what_was_completed_without_sending(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         claim = a_claim(destination=DEAD, address=DEAD, is_proven=True)
@@ -300,7 +298,7 @@ class TestBreakers:
 
         assert written.learnt == [(ROOM, 7, Answers(untold=1))]
 
-    async def test_what_was_on_its_way_when_there_was_a_breaker_is_not_counted(self) -> None:
+    async def test_breaker_does_not_count_what_was_in_flight_when_it_opened(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         breakers.see([ROOM])
@@ -314,7 +312,7 @@ class TestBreakers:
 
         assert written.tripped == [ROOM]
 
-    async def test_of_too_many_breakers_the_one_seen_longest_ago_is_forgotten(self) -> None:
+    async def test_breakers_beyond_the_bound_are_forgotten_oldest_first(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         breakers.see([ROOM])
@@ -328,7 +326,7 @@ class TestBreakers:
 
         assert written.tripped == ["destination:test://h0.example/"]
 
-    async def test_what_cannot_be_written_is_written_later_together_with_what_came_since(self) -> None:
+    async def test_breaker_results_that_cannot_be_written_are_written_later(self) -> None:
         written = Written()
         breakers = self.breakers(written)
         claims = [a_claim(delivery_id=id, destination=DEAD, address=DEAD) for id in range(2)]
@@ -348,7 +346,7 @@ class TestBreakers:
         assert written.learnt == [(ROOM, 7, Answers(through=1, failed=1, code="503"))]
 
 
-async def test_a_destination_that_never_answers_does_not_hold_up_the_others(database: Database, store: Store) -> None:
+async def test_destination_that_never_answers_does_not_hold_up_the_others(database: Database, store: Store) -> None:
     publish(database, 300, DEAD)
     publish(database, 60, WELL)
     channel = ByHost(dead=never, well=Delivered())
@@ -362,7 +360,7 @@ async def test_a_destination_that_never_answers_does_not_hold_up_the_others(data
     assert tried == channel.sent_to(DEAD), "what cannot be sent now is not leased"
 
 
-async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_by_step(
+async def test_failing_destination_is_left_alone_then_probed_and_let_out_step_by_step(
     database: Database, store: Store
 ) -> None:
     publish(database, 200, DEAD)
@@ -387,7 +385,7 @@ async def test_a_failing_destination_is_left_alone_then_probed_and_let_out_step_
     assert int(database.one("select count(*) from sendonce_breakers")) <= 1
 
 
-async def test_idle_is_not_before_everything_that_waits_for_its_turn_is_out(database: Database, store: Store) -> None:
+async def test_worker_is_not_idle_before_every_turn_has_come(database: Database, store: Store) -> None:
     publish(database, 150, WELL)
     publish(database, 20, DEAD)
     await store.trip(f"destination:{DEAD}", pause=timedelta(minutes=1), code=None)
@@ -399,7 +397,7 @@ async def test_idle_is_not_before_everything_that_waits_for_its_turn_is_out(data
     assert (channel.sent_to(DEAD), parked(database)) == (0, 20), "what is behind an open breaker is for later"
 
 
-async def test_a_rate_is_kept(database: Database, store: Store) -> None:
+async def test_rate_is_kept(database: Database, store: Store) -> None:
     begun = asyncio.get_running_loop().time()
     await store.add_subscription(
         tenant="", types=["*"], destination=WELL, policy=None, description=None, operator="ada", rate=20.0
@@ -425,7 +423,7 @@ def parked(database: Database) -> int:
     return int(database.one("select count(*) from sendonce_deliveries where parked_on is not null"))
 
 
-async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_room(
+async def test_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_room(
     sqlite: Database, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parking, "LOOK_SECONDS", 0.02)
@@ -450,7 +448,7 @@ async def test_a_breaker_is_eased_by_a_probe_that_is_slow_and_the_last_of_its_ro
         await until_async(lambda: sqlite.one("select allowance from sendonce_breakers") == 2, "what it shows")
 
 
-async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: Database, sqlite_store: Store) -> None:
+async def test_probe_is_not_taken_while_its_host_has_no_slot_left(sqlite: Database, sqlite_store: Store) -> None:
     publish(sqlite, 1, DEAD)
     room = f"destination:{DEAD}"
     await sqlite_store.trip(room, pause=MS, code=None)
@@ -465,7 +463,7 @@ async def test_no_probe_is_taken_while_its_host_has_no_slot_left_for_it(sqlite: 
     assert (await sqlite_store.let_out(room, 1, timedelta(minutes=5))).amount == 1, "nobody has taken it"
 
 
-async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: Database, store: Store) -> None:
+async def test_rate_does_not_keep_a_breakers_probes_from_going_out(database: Database, store: Store) -> None:
     """What waits for both would go from the one room to the other for ever."""
     id = await store.add_subscription(
         tenant="", types=["*"], destination=DEAD, policy=None, description=None, operator="ada", rate=10.0
@@ -483,7 +481,7 @@ async def test_a_rate_does_not_keep_a_breakers_probes_from_going_out(database: D
     assert sent[-1] - begun >= 1.0, "the rate is kept: ten may have been saved up"
 
 
-async def test_nor_does_it_at_a_place_that_many_share(database: Database, store: Store) -> None:
+async def test_breaker_of_a_shared_host_ignores_one_recipients_failures(database: Database, store: Store) -> None:
     await store.add_subscription(
         tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada", rate=50.0
     )
@@ -495,9 +493,7 @@ async def test_nor_does_it_at_a_place_that_many_share(database: Database, store:
         await until_async(lambda: len(channel.sent) == 10, "all of them")
 
 
-async def test_a_single_slot_goes_to_what_waits_and_to_what_is_due_in_turn(
-    sqlite: Database, sqlite_store: Store
-) -> None:
+async def test_single_slot_goes_to_what_waits_and_to_what_is_due_in_turn(sqlite: Database, sqlite_store: Store) -> None:
     room = f"destination:{DEAD}"
     publish(sqlite, 60, DEAD)
     await sqlite_store.trip(room, pause=MS, code=None)

@@ -42,7 +42,7 @@ def shown(gauges: Gauges) -> dict[str, float]:
     return samples_of(exposition(gauges.measured(), "")[0].decode())
 
 
-async def test_nothing_is_shown_before_it_was_read(store: Store) -> None:
+async def test_gauges_show_nothing_before_they_were_read(store: Store) -> None:
     gauges = await eldest(store)
 
     assert shown(gauges) == {}
@@ -86,7 +86,7 @@ async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, st
     }
 
 
-async def test_the_age_of_what_is_due_grows_and_is_zero_when_nothing_is(database: Database, store: Store) -> None:
+async def test_age_of_what_is_due_grows_and_is_zero_when_nothing_is(database: Database, store: Store) -> None:
     gauges = await eldest(store)
     await gauges.look()
     assert shown(gauges)["sendonce_oldest_due_age_seconds"] == 0
@@ -98,7 +98,7 @@ async def test_the_age_of_what_is_due_grows_and_is_zero_when_nothing_is(database
     assert 420 <= shown(other)["sendonce_oldest_due_age_seconds"] < 480
 
 
-async def test_how_far_retention_is_behind_is_a_gauge(database: Database, store: Store) -> None:
+async def test_gauge_shows_how_far_retention_is_behind(database: Database, store: Store) -> None:
     begun_earlier(database, timedelta(days=9))
     backdate(database, timedelta(days=32), given_event(database))
 
@@ -109,7 +109,7 @@ async def test_how_far_retention_is_behind_is_a_gauge(database: Database, store:
     assert 2 * 86_400 <= behind.popitem()[1] < 2 * 86_400 + 60
 
 
-async def test_what_is_parked_or_stopped_on_purpose_is_not_old(database: Database, store: Store) -> None:
+async def test_gauge_of_age_ignores_what_is_parked_or_stopped_on_purpose(database: Database, store: Store) -> None:
     given_due_delivery(database, to="sms:1")
     given_due_delivery(database)
     await store.stop("channel", "sms", operator="ada", reason=None)
@@ -128,9 +128,7 @@ async def test_what_is_parked_or_stopped_on_purpose_is_not_old(database: Databas
         assert {value for name, value in found.items() if "_oldest_" in name} == {0}
 
 
-async def test_what_waits_behind_a_breaker_is_old_by_its_channel_and_a_strangers_scheme_is_no_label(
-    database: Database, store: Store
-) -> None:
+async def test_gauge_of_age_labels_known_channels_only(database: Database, store: Store) -> None:
     for to in ("https://dead.example/hook", "chosen-by-somebody:1", "chosen-by-another:2"):
         await store.trip(f"destination:{to}", pause=timedelta(minutes=1), code=None)
         given_due_delivery(database, to=to)
@@ -165,7 +163,7 @@ async def test_M12_of_several_workers_one_has_them(database: Database, store: St
     assert [bool(shown(gauges)) for gauges in all] == [True, False, False]
 
 
-async def test_the_next_one_has_them_when_the_eldest_has_stopped(database: Database, store: Store) -> None:
+async def test_next_one_has_them_when_the_eldest_has_stopped(database: Database, store: Store) -> None:
     first, second = await eldest(store), await eldest(store)
     await first.look()
     await store.leave(first._worker_id)
@@ -176,7 +174,7 @@ async def test_the_next_one_has_them_when_the_eldest_has_stopped(database: Datab
     assert [bool(shown(gauges)) for gauges in (first, second)] == [False, True]
 
 
-async def test_it_reads_at_most_every_fifteen_seconds(database: Database, store: Store, clock: list[float]) -> None:
+async def test_gauges_read_at_most_every_fifteen_seconds(database: Database, store: Store, clock: list[float]) -> None:
     gauges = await eldest(store)
     await gauges.look()
     given_due_delivery(database)
@@ -203,7 +201,7 @@ class Troubled:
         return getattr(self._store, name)
 
 
-async def test_what_is_too_old_is_not_shown(sqlite_store: Store, clock: list[float]) -> None:
+async def test_gauges_show_nothing_that_is_too_old(sqlite_store: Store, clock: list[float]) -> None:
     store = Troubled(sqlite_store)
     gauges = await eldest(cast(Store, store))
     await gauges.look()
@@ -216,7 +214,7 @@ async def test_what_is_too_old_is_not_shown(sqlite_store: Store, clock: list[flo
         assert bool(shown(gauges)) is is_shown
 
 
-async def test_one_that_cannot_ask_whether_it_is_the_eldest_says_nothing_before_another_does(
+async def test_gauges_of_a_worker_that_cannot_ask_show_nothing_before_anothers(
     sqlite_store: Store, clock: list[float]
 ) -> None:
     gauges = await eldest(sqlite_store)
@@ -229,7 +227,7 @@ async def test_one_that_cannot_ask_whether_it_is_the_eldest_says_nothing_before_
     assert not shown(gauges)
 
 
-async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 0.001)
     store = Troubled(sqlite_store)
     facts: list[Fact] = []
@@ -245,7 +243,7 @@ async def test_a_trouble_is_told_once_and_ends_nothing(sqlite_store: Store, monk
     assert facts == [MetricsFailed(reason="no rights")]
 
 
-async def test_what_no_live_worker_serves_is_a_gauge_of_its_own(database: Database, store: Store) -> None:
+async def test_gauge_shows_what_no_live_worker_serves(database: Database, store: Store) -> None:
     for to in ("fax:1", "fax:2", "sms:1", "null:"):
         given_due_delivery(database, to=to)
     await store.start(1, 100, timedelta(minutes=1), Limits(served=Served(["null"])))

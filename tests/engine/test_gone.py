@@ -32,7 +32,7 @@ async def state_of(store: Store, subscription_id: int) -> tuple[str, str | None]
     return row.state, row.state_reason
 
 
-async def test_a_subscription_whose_receiver_is_gone_is_disabled_and_what_follows_waits(
+async def test_subscription_whose_receiver_is_gone_is_disabled_and_what_follows_waits(
     database: Database, store: Store
 ) -> None:
     id = await a_subscription(store)
@@ -49,7 +49,7 @@ async def test_a_subscription_whose_receiver_is_gone_is_disabled_and_what_follow
     assert (await store.status()).parked == 1
 
 
-async def test_other_refusals_disable_nothing(database: Database, store: Store) -> None:
+async def test_refusal_other_than_gone_disables_nothing(database: Database, store: Store) -> None:
     id = await a_subscription(store)
     gone = DisableGoneSubscriptions(store, lambda _: None)
 

@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def test_a_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) -> None:
+def test_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) -> None:
     vitals = Health()
     vitals.turn("worker")
     clock.append(1000 + module.STUCK_SECONDS)
@@ -31,7 +31,7 @@ def test_a_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) ->
     assert vitals.stuck() == "worker: its loop has not gone round for 181 s"
 
 
-def test_a_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
+def test_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
     vitals = Health()
     vitals.turn("results")
     vitals.rest("results")
@@ -40,7 +40,7 @@ def test_a_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
     assert vitals.stuck() is None
 
 
-def test_a_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
+def test_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
     vitals = Health()
     vitals.turn("worker")
     vitals.end("worker")
@@ -49,7 +49,7 @@ def test_a_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
     assert vitals.stuck() == "worker: its loop has ended with an error"
 
 
-def test_it_is_not_ready_before_it_is_registered_and_when_it_stops() -> None:
+def test_health_is_not_ready_before_registration_and_when_stopping() -> None:
     vitals = Health()
     assert vitals.unready() == "the worker is not registered yet"
     vitals.hear(BEGUN)
@@ -60,7 +60,7 @@ def test_it_is_not_ready_before_it_is_registered_and_when_it_stops() -> None:
     assert vitals.unready() == "the worker is stopping"
 
 
-def test_it_is_not_ready_while_a_part_of_it_has_lost_the_database() -> None:
+def test_health_is_not_ready_while_a_part_has_lost_the_database() -> None:
     vitals = Health()
     vitals.hear(BEGUN)
 
@@ -73,7 +73,7 @@ def test_it_is_not_ready_while_a_part_of_it_has_lost_the_database() -> None:
     assert not vitals.has_lost_the_database
 
 
-def test_what_was_heard_just_now_need_not_be_asked(clock: list[float]) -> None:
+def test_health_heard_just_now_need_not_be_asked(clock: list[float]) -> None:
     vitals = Health()
     assert not vitals.has_heard_lately
     vitals.heard()

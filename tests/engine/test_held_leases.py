@@ -9,7 +9,7 @@ import pytest
 from sendonce.engine.held_leases import HeldLease, HeldLeases, lease_time
 
 
-def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
+def test_lease_is_done_when_all_its_attempts_are_settled() -> None:
     book = HeldLeases()
     book.enter(7, lease_time() + 10, 3)
 
@@ -22,7 +22,7 @@ def test_a_lease_is_done_when_all_its_attempts_are_settled() -> None:
     assert book.take_done() == []
 
 
-def test_what_could_not_be_released_is_given_out_again() -> None:
+def test_lease_that_could_not_be_released_is_given_out_again() -> None:
     book = HeldLeases()
     book.enter(7, lease_time() + 10, 1)
     book.settled([7])
@@ -32,7 +32,7 @@ def test_what_could_not_be_released_is_given_out_again() -> None:
     assert book.take_done() == [7]
 
 
-def test_a_renewed_lease_is_good_for_longer() -> None:
+def test_renewed_lease_is_good_for_longer() -> None:
     book = HeldLeases()
     lease = book.enter(7, lease_time() + 1, 1)
 
@@ -42,7 +42,7 @@ def test_a_renewed_lease_is_good_for_longer() -> None:
     assert lease.seconds_left() > 90
 
 
-def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
+def test_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
     book = HeldLeases()
     lease = book.enter(7, lease_time() + 10, 1)
 
@@ -55,7 +55,7 @@ def test_a_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> Non
     assert book.take_done() == [7]
 
 
-def test_a_lease_that_ended_during_a_renewal_is_not_lost() -> None:
+def test_lease_that_ended_during_a_renewal_is_not_lost() -> None:
     book = HeldLeases()
     book.enter(7, lease_time() + 10, 1)
     asked = book.held()
@@ -73,7 +73,7 @@ def test_progress_is_told_once() -> None:
     assert not book.take_progress()
 
 
-def test_two_threads_lose_nothing() -> None:
+def test_threads_lose_no_lease() -> None:
     book = HeldLeases()
     done: list[int] = []
     over = threading.Event()
@@ -96,7 +96,7 @@ def test_two_threads_lose_nothing() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long it was suspended")
-def test_a_lease_is_over_when_the_machine_was_suspended_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_is_over_when_the_machine_was_suspended_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     lease, before = HeldLease(1, lease_time() + 30, 1), time.clock_gettime
 
     def resumed(clock: int) -> float:

@@ -29,7 +29,7 @@ async def sent_nothing(channel: Told, watched: Faulty) -> bool:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_stop_holds_back_what_it_names_until_it_is_lifted(database: Database, store: Store, scope: str) -> None:
+async def test_stop_holds_back_what_it_names_until_it_is_lifted(database: Database, store: Store, scope: str) -> None:
     channel = Told(Delivered())
     people = await database.open()
     watched, wrapped = faulty(store)
@@ -48,7 +48,7 @@ async def test_a_stop_holds_back_what_it_names_until_it_is_lifted(database: Data
         await until_async(lambda: "held" in {message.key for message in channel.sent}, "what was held back")
 
 
-async def test_a_stop_takes_hold_at_once_in_the_middle_of_a_flood(database: Database, store: Store) -> None:
+async def test_stop_takes_hold_at_once_in_the_middle_of_a_flood(database: Database, store: Store) -> None:
     given_many(database, 1000)
     channel = Told(after(0.02, Delivered()))
     people = await database.open()
@@ -63,7 +63,7 @@ async def test_a_stop_takes_hold_at_once_in_the_middle_of_a_flood(database: Data
         assert len(channel.sent) <= already + 5, "what was claimed before it"
 
 
-async def test_a_paused_subscription_is_parked_and_goes_on_when_it_is_resumed(database: Database, store: Store) -> None:
+async def test_paused_subscription_is_parked_and_goes_on_when_it_is_resumed(database: Database, store: Store) -> None:
     channel = Told(Delivered())
     people = await database.open()
     subscription_id = await people.add_subscription(
@@ -86,7 +86,7 @@ def parked(database: Database) -> int:
     return int(database.one("select count(*) from sendonce_deliveries where parked_on is not null"))
 
 
-async def test_what_is_parked_in_front_does_not_hold_up_what_is_behind(database: Database, store: Store) -> None:
+async def test_parked_deliveries_in_front_do_not_hold_up_others(database: Database, store: Store) -> None:
     given_many(database, 300, to="held:a")
     given_due_delivery(database, to="test:a")
     await store.stop("channel", "held", operator="ada", reason=None)

@@ -101,7 +101,7 @@ def a_book(*ids: int) -> HeldLeases:
     return book
 
 
-async def test_it_renews_first_and_then_releases_expires_and_beats() -> None:
+async def test_lease_keeper_renews_first_and_then_releases_expires_and_beats() -> None:
     store, book = Recording(), a_book(1, 2, 3)
     book.settled([3])
 
@@ -141,9 +141,7 @@ async def test_leases_are_renewed_well_before_they_end(clock: Clock) -> None:
     assert renewals == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
-async def test_a_renewed_lease_is_good_from_when_it_was_asked_for(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_renewed_lease_is_good_from_when_it_was_asked_for(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database may have renewed it long before its answer came: after that it is good for less."""
 
     class Slow(Recording):
@@ -160,7 +158,7 @@ async def test_a_renewed_lease_is_good_from_when_it_was_asked_for(
     assert lease.good_until == asked_at + 1
 
 
-async def test_it_goes_on_by_itself_until_it_is_told_to_stop() -> None:
+async def test_lease_keeper_goes_on_until_it_is_told_to_stop() -> None:
     store, book = Recording(), a_book(1)
     stop = asyncio.Event()
     keeping = asyncio.create_task(keeper_of(store, book, hold=SECOND).run(stop))
@@ -172,7 +170,7 @@ async def test_it_goes_on_by_itself_until_it_is_told_to_stop() -> None:
     assert store.names()[-1] == "leave"
 
 
-async def test_many_expired_leases_do_not_cost_it_its_own(clock: Clock) -> None:
+async def test_lease_keeper_keeps_its_own_leases_among_many_expired(clock: Clock) -> None:
     store, book = Recording(expired=12, slow=lambda: clock.goes_on(0.1)), a_book(1)
 
     await keeper_of(store, book, hold=SECOND).tick()
@@ -182,7 +180,7 @@ async def test_many_expired_leases_do_not_cost_it_its_own(clock: Clock) -> None:
     assert between.index("renew") < 6
 
 
-async def test_a_lost_lease_is_told_once_and_not_asked_for_again(clock: Clock) -> None:
+async def test_lease_that_is_lost_is_told_once_and_not_asked_for_again(clock: Clock) -> None:
     facts: list[Fact] = []
     store, book = Recording(granted={2}), a_book(1, 2)
     keeper = keeper_of(store, book, facts)
@@ -195,7 +193,7 @@ async def test_a_lost_lease_is_told_once_and_not_asked_for_again(clock: Clock) -
     assert [value for name, value in store.calls if name == "renew"] == [[1, 2], [2]]
 
 
-async def test_it_says_once_that_the_database_is_away_and_once_that_it_is_back() -> None:
+async def test_lease_keeper_says_once_that_the_database_is_away_and_back() -> None:
     facts: list[Fact] = []
     store, book = Recording(), a_book(1, 2)
     book.settled([2])
@@ -218,7 +216,7 @@ async def test_it_says_once_that_the_database_is_away_and_once_that_it_is_back()
     assert ("release", [2]) in store.calls
 
 
-async def test_a_renewal_that_failed_is_tried_again_at_once() -> None:
+async def test_renewal_that_failed_is_tried_again_at_once() -> None:
     store, book = Recording(), a_book(1)
     keeper = keeper_of(store, book, hold=timedelta(hours=1))
     store.away = StoreBusy("away")
@@ -231,7 +229,7 @@ async def test_a_renewal_that_failed_is_tried_again_at_once() -> None:
     assert store.calls[0] == ("renew", [1])
 
 
-async def test_it_leaves_quietly_when_the_database_is_away() -> None:
+async def test_lease_keeper_leaves_quietly_when_the_database_is_away() -> None:
     store = Recording()
     store.away = StoreBusy("away")
     stop = asyncio.Event()
@@ -240,7 +238,7 @@ async def test_it_leaves_quietly_when_the_database_is_away() -> None:
     await asyncio.wait_for(keeper_of(store, a_book()).run(stop), 50)
 
 
-async def test_any_other_failure_ends_it_loudly() -> None:
+async def test_lease_keeper_ends_loudly_on_any_other_failure() -> None:
     store = Recording()
     store.away = StoreError("the rules have changed")
 
@@ -248,7 +246,7 @@ async def test_any_other_failure_ends_it_loudly() -> None:
         await asyncio.wait_for(keeper_of(store, a_book()).run(asyncio.Event()), 50)
 
 
-async def test_what_a_dead_worker_held_is_taken_over_and_told(database: Database, store: Store) -> None:
+async def test_lease_of_a_dead_worker_is_taken_over_and_told(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, to="test:a")
     await given_lease(store, hold=timedelta(milliseconds=1))
     channels = serving(Told(Unknown("never")))
@@ -274,7 +272,7 @@ async def test_counters_are_rolled_up_until_there_are_no_more() -> None:
     assert store.names().count("roll_up_counters") == 4
 
 
-async def test_what_no_lease_holds_is_looked_for_step_by_step_and_then_from_the_first_again() -> None:
+async def test_attempts_without_a_lease_are_looked_for_step_by_step() -> None:
     store = Recording()
     store.steps = [10, 20, None, 10]
     keeper = keeper_of(store, a_book())

@@ -32,9 +32,7 @@ async def a_lease(database: Database, store: Store) -> Lease:
     return await given_lease(store)
 
 
-async def test_the_newest_claim_is_known_again_by_the_next_worker(
-    database: Database, store: Store, tmp_path: Path
-) -> None:
+async def test_newest_claim_is_known_again_by_the_next_worker(database: Database, store: Store, tmp_path: Path) -> None:
     lease = await a_lease(database, store)
     path = str(tmp_path / "worker.state")
     memory = Memory(path, namespace="n", instance="production")
@@ -50,7 +48,7 @@ async def test_the_newest_claim_is_known_again_by_the_next_worker(
     assert [name for name in os.listdir(tmp_path) if "state" in name] == ["worker.state"]
 
 
-async def test_a_newer_claim_that_it_heard_of_is_remembered_and_an_older_one_is_not(
+async def test_newer_claim_that_it_heard_of_is_remembered_and_an_older_one_is_not(
     database: Database, store: Store, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "worker.state")
@@ -73,7 +71,7 @@ async def test_a_newer_claim_that_it_heard_of_is_remembered_and_an_older_one_is_
     assert memory.witness is None
 
 
-async def test_a_worker_knows_the_newest_claim_of_another(database: Database, store: Store) -> None:
+async def test_worker_knows_the_newest_claim_of_another(database: Database, store: Store) -> None:
     """So that whoever is the first to claim after commits were lost knows that they are."""
     lease = await a_lease(database, store)
     memory, other = Memory(), Memory()
@@ -84,7 +82,7 @@ async def test_a_worker_knows_the_newest_claim_of_another(database: Database, st
         await until_async(lambda: memory.witness == other.witness, "it heard of it")
 
 
-def test_a_server_that_changed_is_noticed_once(tmp_path: Path) -> None:
+def test_server_that_changed_is_noticed_once(tmp_path: Path) -> None:
     path = str(tmp_path / "worker.state")
     memory = Memory(path, namespace="n")
 
@@ -97,7 +95,7 @@ def test_a_server_that_changed_is_noticed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"namespace": "n", "claim": [1, 2], "server": null}', "\x00"])
-def test_a_file_that_is_none_of_ours_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+def test_file_that_is_none_of_ours_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "worker.state"
     path.write_text(text)
 
@@ -106,13 +104,13 @@ def test_a_file_that_is_none_of_ours_is_refused_in_one_sentence(tmp_path: Path, 
     assert path.read_text() == text
 
 
-def test_a_place_where_nothing_can_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_place_where_nothing_can_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"state file .* cannot be written \(No such file or directory\)"):
         Memory(str(tmp_path / "nowhere" / "worker.state"))
 
 
 @pytest.mark.parametrize(("name", "ours"), [("production", "staging"), ("production", None)])
-async def test_a_worker_does_not_begin_on_a_database_of_another_name(
+async def test_worker_does_not_begin_on_a_database_of_another_name(
     database: Database, store: Store, name: str, ours: str | None
 ) -> None:
     await store.name_instance(name, operator="ada", reason=None)
@@ -122,7 +120,7 @@ async def test_a_worker_does_not_begin_on_a_database_of_another_name(
     await check_instance(store, name)
 
 
-async def test_a_copy_of_production_under_a_running_worker_of_staging_sends_nothing(
+async def test_copy_of_production_under_a_running_worker_of_staging_sends_nothing(
     database: Database, store: Store
 ) -> None:
     channel = rig.Told(Delivered())
@@ -138,7 +136,7 @@ async def test_a_copy_of_production_under_a_running_worker_of_staging_sends_noth
     assert at_work.facts.count(OtherInstance(instance=None)) == 1
 
 
-async def test_a_database_of_another_name_is_told_again_when_it_was_ours_in_between(
+async def test_database_of_another_name_is_told_again_when_it_was_ours_in_between(
     database: Database, store: Store
 ) -> None:
     channel = rig.Told(Delivered())
@@ -152,7 +150,7 @@ async def test_a_database_of_another_name_is_told_again_when_it_was_ours_in_betw
             await until_async(lambda: len(channel.sent) == times, "it was sent")  # noqa: B023
 
 
-async def test_a_file_copied_back_under_a_running_worker_doubles_nothing(
+async def test_file_copied_back_under_a_running_worker_doubles_nothing(
     sqlite: SqliteDatabase, sqlite_store: Store, tmp_path: Path
 ) -> None:
     """SQLite's own online copy, into the file that the worker has open."""
@@ -182,7 +180,7 @@ async def test_a_file_copied_back_under_a_running_worker_doubles_nothing(
     assert [message.key for message in channel.asked] == ["sent after the backup"]
 
 
-async def test_a_worker_that_begins_anew_knows_from_its_file_that_commits_were_lost(
+async def test_worker_that_begins_anew_knows_from_its_file_that_commits_were_lost(
     database: Database, store: Store, tmp_path: Path
 ) -> None:
     path = tmp_path / "worker.state"

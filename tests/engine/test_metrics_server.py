@@ -91,7 +91,7 @@ class Changed:
         return self._calls.get(name) or getattr(self._store, name)
 
 
-async def test_a_worker_at_work_is_live_and_ready(sqlite: SqliteDatabase) -> None:
+async def test_worker_at_work_is_live_and_ready(sqlite: SqliteDatabase) -> None:
     async with running(sqlite, serving(Told(Delivered()))) as here:
         await here.said(Begun)
 
@@ -101,7 +101,7 @@ async def test_a_worker_at_work_is_live_and_ready(sqlite: SqliteDatabase) -> Non
         assert (ready.status, ready.text) == (200, "the worker takes work\n")
 
 
-async def test_other_paths_and_other_methods_are_refused(sqlite: SqliteDatabase) -> None:
+async def test_metrics_server_refuses_other_paths_and_methods(sqlite: SqliteDatabase) -> None:
     async with running(sqlite, serving(Told(Delivered()))) as here:
         assert (await here.ask("/")).status == 404
         assert (await here.ask("/metrics/x")).status == 404
@@ -120,7 +120,7 @@ async def test_metrics_come_in_the_format_that_is_asked_for(sqlite: SqliteDataba
         assert openmetrics.text.endswith("# EOF\n")
 
 
-async def test_what_was_done_is_counted_with_how_long_it_took(sqlite: SqliteDatabase) -> None:
+async def test_metrics_count_what_was_done_and_how_long_it_took(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 30)
     async with running(sqlite, serving(Told(Delivered()))) as here:
         await until_async(lambda: sum(f.completed for f in here.facts if isinstance(f, Settled)) == 30, "all is sent")
@@ -135,7 +135,7 @@ async def test_what_was_done_is_counted_with_how_long_it_took(sqlite: SqliteData
         assert found["sendonce_database_answers"] == 1
 
 
-async def test_a_look_up_is_counted_by_its_answer(sqlite: SqliteDatabase) -> None:
+async def test_metrics_count_look_ups_by_their_answers(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     channel = Asked(Unknown("timeout"), Delivered("n-1"), answers=[NotThere()])
     async with running(sqlite, serving(channel)) as here:
@@ -148,7 +148,7 @@ async def test_a_look_up_is_counted_by_its_answer(sqlite: SqliteDatabase) -> Non
         assert found["sendonce_doubts_total"] == 1
 
 
-async def test_it_is_not_ready_before_it_is_registered(sqlite: SqliteDatabase) -> None:
+async def test_metrics_server_is_not_ready_before_registration(sqlite: SqliteDatabase) -> None:
     opened = asyncio.Event()
 
     async def open_store() -> Store:
@@ -167,7 +167,7 @@ async def test_it_is_not_ready_before_it_is_registered(sqlite: SqliteDatabase) -
         assert (await here.ask("/readyz")).status == 200
 
 
-async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -> None:
+async def test_metrics_server_is_live_and_not_ready_while_stopping(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     over = asyncio.Event()
     channel = Told(once(over, Delivered()))
@@ -188,7 +188,7 @@ async def test_it_is_live_and_not_ready_while_it_stops(sqlite: SqliteDatabase) -
             await here.ask("/livez")
 
 
-async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "STUCK_SECONDS", 1.0)
     monkeypatch.setattr("sendonce.engine.worker.TURN_SECONDS", 0.05)
     over = asyncio.Event()
@@ -211,7 +211,7 @@ async def test_a_claim_loop_that_is_stuck_is_told(sqlite: SqliteDatabase, monkey
         assert answer.status == 503
 
 
-async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
+async def test_worker_whose_slots_are_all_busy_is_not_stuck(
     sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its loop goes round while it waits for a slot, however long that takes."""
@@ -237,7 +237,7 @@ async def test_a_worker_whose_slots_are_all_busy_is_not_stuck(
         may_end.set()
 
 
-async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite: SqliteDatabase) -> None:
+async def test_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 1)
     begun, told = asyncio.Event(), asyncio.Event()
 
@@ -267,7 +267,7 @@ async def test_a_claim_loop_that_has_died_is_told_while_the_rest_finishes(sqlite
             await here.task
 
 
-async def test_a_database_that_was_not_heard_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_that_was_not_heard_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [1000.0]
     monkeypatch.setattr(metrics_server, "time", SimpleNamespace(monotonic=lambda: times[-1]))
     asked = []
@@ -290,7 +290,7 @@ async def test_a_database_that_was_not_heard_is_asked_once_a_second(monkeypatch:
     assert asked == [1000.0, 1001.0]
 
 
-async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_server_never_waits_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "LOOK_SECONDS", 0.05)
     asked = []
     answered = asyncio.Event()
@@ -310,7 +310,7 @@ async def test_who_asks_never_waits_for_a_database_that_does_not_answer(monkeypa
     look.close()
 
 
-async def test_hundreds_of_visitors_who_say_nothing_take_few_descriptors(
+async def test_metrics_server_gives_silent_visitors_few_descriptors(
     sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And whoever asks is answered meanwhile, and what is sent is sent. None is shown out for staying long."""
@@ -336,7 +336,7 @@ async def test_hundreds_of_visitors_who_say_nothing_take_few_descriptors(
     assert live.status == 200
 
 
-async def test_a_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "VISIT_SECONDS", 0.05)
     async with running(sqlite, serving(Told(Delivered()))) as here:
         host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
@@ -348,7 +348,7 @@ async def test_a_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monk
         writer.close()
 
 
-async def test_one_request_for_each_visit(sqlite: SqliteDatabase) -> None:
+async def test_metrics_server_answers_one_request_for_each_visit(sqlite: SqliteDatabase) -> None:
     async with running(sqlite, serving(Told(Delivered()))) as here:
         host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -43,9 +43,7 @@ def with_profile(plain: Told, profile: Told) -> Channels:
     return channels
 
 
-async def test_a_worker_without_the_channel_expires_nothing_and_spends_nothing(
-    database: Database, store: Store
-) -> None:
+async def test_worker_without_the_channel_expires_nothing_and_spends_nothing(database: Database, store: Store) -> None:
     sms, mail = Told(Delivered("n")), Told(Delivered("n"))
     other = await database.open()
     async with working(store, serving(sms, "sms")), working(other, serving(mail, "mail")):
@@ -59,7 +57,7 @@ async def test_a_worker_without_the_channel_expires_nothing_and_spends_nothing(
     assert {message.address.partition(":")[0] for message in mail.sent} == {"mail"}
 
 
-async def test_a_backlog_of_one_channel_does_not_hold_up_another(database: Database, store: Store) -> None:
+async def test_backlog_of_one_channel_does_not_hold_up_another(database: Database, store: Store) -> None:
     given_many(database, 300, to="fax:1")
     mail = Told(Delivered("n"))
     async with working(store, serving(mail, "mail")):
@@ -69,7 +67,7 @@ async def test_a_backlog_of_one_channel_does_not_hold_up_another(database: Datab
     assert attempts(database) == {"Delivered": 1}
 
 
-async def test_whoever_begins_to_serve_it_finds_what_waits(database: Database, store: Store) -> None:
+async def test_worker_that_begins_to_serve_a_channel_finds_what_waits(database: Database, store: Store) -> None:
     given_many(database, 30, to="fax:1")
     async with working(store, serving(Told(Delivered("n")), "mail")):
         parked = "select count(*) from sendonce_deliveries where parked_on = 'channel:fax'"
@@ -81,7 +79,7 @@ async def test_whoever_begins_to_serve_it_finds_what_waits(database: Database, s
     assert attempts(database) == {"Delivered": 30}
 
 
-async def test_a_worker_until_idle_ends_although_others_work_waits(database: Database, store: Store) -> None:
+async def test_worker_until_idle_ends_although_others_work_waits(database: Database, store: Store) -> None:
     given_many(database, 5, to="fax:1")
     given_due_delivery(database, to="mail:1")
     async with working(store, serving(Told(Delivered("n")), "mail"), until_idle=True) as working_one:
@@ -90,9 +88,7 @@ async def test_a_worker_until_idle_ends_although_others_work_waits(database: Dat
     assert attempts(database) == {"Delivered": 1}
 
 
-async def test_nobody_without_a_profile_sends_below_its_beginning_while_one_with_it_was_seen(
-    database: Database, store: Store
-) -> None:
+async def test_worker_without_a_profile_sends_nothing_below_its_beginning(database: Database, store: Store) -> None:
     plain, profile = Told(Delivered("n")), Told(Delivered("n"))
     first = await database.open()
     async with working(first, with_profile(plain, profile)):
@@ -111,7 +107,7 @@ async def test_nobody_without_a_profile_sends_below_its_beginning_while_one_with
     assert [message.address for message in plain.sent] == ["https://a.example/"]
 
 
-async def test_what_nobody_serves_ends_by_its_own_deadline_and_says_so(database: Database, store: Store) -> None:
+async def test_delivery_that_nobody_serves_expires_and_says_so(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, to="fax:1", expires_at=later(database, timedelta(hours=1)))
     patient = given_due_delivery(database, to="fax:2")
     async with working(store, serving(Told(Delivered("n")), "mail")) as working_one:
@@ -128,7 +124,7 @@ async def test_what_nobody_serves_ends_by_its_own_deadline_and_says_so(database:
     assert attempts(database) == {}
 
 
-async def test_a_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
+async def test_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims many times between two looks at the rooms."""
@@ -146,7 +142,9 @@ async def test_a_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
     assert sorted(letter["delivery_id"] for letter in database.rows("dead_letters")) == short
 
 
-async def test_what_expired_unserved_is_put_in_doubt_where_commits_are_lost(database: Database, store: Store) -> None:
+async def test_delivery_expired_unserved_is_put_in_doubt_where_commits_are_lost(
+    database: Database, store: Store
+) -> None:
     """Somebody may have served it in the time that is lost."""
     delivery_id = given_due_delivery(database, to="fax:1", expires_at=later(database, timedelta(hours=1)))
     database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'channel:fax'")
@@ -162,7 +160,7 @@ async def test_what_expired_unserved_is_put_in_doubt_where_commits_are_lost(data
     assert database.rows("dead_letters") == []
 
 
-async def test_what_waits_behind_a_breaker_of_a_channel_that_nobody_serves_any_more_is_seen_as_such(
+async def test_delivery_behind_a_breaker_of_an_unserved_channel_is_seen_as_unserved(
     database: Database, store: Store
 ) -> None:
     fax = Told(Failed("busy", fault=Fault.CHANNEL))
@@ -177,7 +175,7 @@ async def test_what_waits_behind_a_breaker_of_a_channel_that_nobody_serves_any_m
     assert {room.name for room in (await store.status()).rooms} == {"channel:fax"}
 
 
-async def test_one_room_is_tended_at_a_time_and_all_of_them_in_turn() -> None:
+async def test_parked_queues_are_tended_one_at_a_time_in_turn() -> None:
     tended = []
 
     class Tending:

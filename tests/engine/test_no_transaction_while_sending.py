@@ -40,7 +40,7 @@ def clock_of(database: Database) -> Any:
 
 
 @pytest.mark.slow
-async def test_no_transaction_is_open_while_something_is_sent_or_asked_about(database: Database) -> None:
+async def test_transaction_is_never_open_while_something_is_sent_or_asked_about(database: Database) -> None:
     given_many(database, 4)
     held: list[int] = []
     one_at_a_time = asyncio.Lock()

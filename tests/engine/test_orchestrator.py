@@ -37,29 +37,29 @@ def decided(claim: Claim, outcome: Outcome, *, cleared: bool = False) -> Decisio
 
 
 @pytest.mark.parametrize("in_doubt", [True, False])
-def test_what_was_delivered_is_complete(in_doubt: bool) -> None:
+def test_delivery_that_got_through_is_completed(in_doubt: bool) -> None:
     assert decided(a_claim(address="fax:1", in_doubt=in_doubt), Delivered()) == complete()
 
 
-def test_the_channels_policy_holds() -> None:
+def test_channels_policy_holds() -> None:
     decision = decided(a_claim(address="test:a"), Failed("503"))
 
     assert (decision.to, decision.reason) == (DeliveryState.DEAD_LETTERED, ReasonClass.EXHAUSTED)
 
 
-def test_the_subscriptions_policy_goes_before_it() -> None:
+def test_subscriptions_policy_goes_before_it() -> None:
     decision = decided(a_claim(address="test:a", policy='{"max_attempts": 2}'), Failed("503"))
 
     assert decision.to is DeliveryState.PENDING_RETRY
 
 
-def test_a_subscriptions_policy_goes_on_top_of_the_channels() -> None:
+def test_subscriptions_policy_goes_on_top_of_the_channels() -> None:
     decision = decided(a_claim(address="test:a", attempt_count=0, policy=SLOW), Failed("503"))
 
     assert decision.to is DeliveryState.DEAD_LETTERED
 
 
-def test_a_policy_that_cannot_be_read_does_not_stop_the_rest() -> None:
+def test_policy_that_cannot_be_read_does_not_stop_the_rest() -> None:
     decision = decided(a_claim(address="null:a", policy="{nonsense"), Failed("503"))
 
     assert (decision.to, decision.delay) == (DeliveryState.PENDING_RETRY, QUICK.first_delay)
@@ -81,14 +81,14 @@ def test_doubt_is_held_where_nobody_can_be_asked(scheme: str, if_unsure: str | N
     assert (decision.to, decision.in_doubt) == (to, True)
 
 
-def test_a_cleared_doubt_is_gone() -> None:
+def test_cleared_doubt_is_gone() -> None:
     claim = a_claim(address="asked:a", in_doubt=True)
 
     assert decided(claim, Failed("503"), cleared=False).in_doubt
     assert not decided(claim, Failed("503"), cleared=True).in_doubt
 
 
-def test_the_longest_first_delay_can_be_doubled_as_often_as_there_are_attempts() -> None:
+def test_longest_first_delay_can_be_doubled_as_often_as_there_are_attempts() -> None:
     days = Policy(max_attempts=10_000, first_delay=timedelta(days=30), longest_delay=timedelta(days=30), jitter=0)
     late = Orchestrator(cast(OrchestratorStore, None), Policies(days), Channels())
 
@@ -97,7 +97,7 @@ def test_the_longest_first_delay_can_be_doubled_as_often_as_there_are_attempts()
     assert result.decision.delay == timedelta(days=30)
 
 
-def test_a_bad_channel_setting_is_found_before_anything_is_sent() -> None:
+def test_channel_setting_that_is_wrong_is_found_before_anything_is_sent() -> None:
     with pytest.raises(ConfigError, match="max_attempts"):
         Policies(QUICK, {"test": {"max_attempts": 0}})
 
@@ -105,7 +105,7 @@ def test_a_bad_channel_setting_is_found_before_anything_is_sent() -> None:
 @pytest.mark.parametrize(
     ("wait", "timeout", "left_alone"), [("0s", "10s", 20), ("30s", "10s", 30), ("20s", "10s", 20), ("19s", "10s", 20)]
 )
-def test_what_a_loss_has_put_in_doubt_is_left_alone_until_no_send_can_be_on_its_way(
+def test_doubt_after_a_loss_is_left_alone_until_no_send_can_be_in_flight(
     wait: str, timeout: str, left_alone: float
 ) -> None:
     """Whoever sends for a life of the database that is lost still does so."""

@@ -71,7 +71,7 @@ async def looked(hotel: Hotel, fairness: Fairness | None = None) -> Parking:
     return waiting
 
 
-async def test_free_slots_are_shared_and_everybody_has_a_turn() -> None:
+async def test_slots_that_are_free_are_shared_in_turn() -> None:
     waiting = await looked(Hotel(*[a_room(f"destination:https://h{n:02}.example/") for n in range(20)]))
 
     first = await waiting.allot(8)
@@ -83,7 +83,7 @@ async def test_free_slots_are_shared_and_everybody_has_a_turn() -> None:
     assert not first.quotas.keys() & second.quotas.keys()
 
 
-async def test_who_was_served_last_is_last_after_the_next_look_too() -> None:
+async def test_parked_queue_that_was_served_last_stays_last() -> None:
     hotel = Hotel(*[a_room(f"destination:https://h{n:02}.example/") for n in range(3)])
     waiting = await looked(hotel)
     first = await waiting.allot(1)
@@ -108,7 +108,7 @@ async def test_rooms_that_one_look_does_not_reach_are_met_by_the_next() -> None:
     assert met == [names[ROOMS_AT_ONCE:], names[:ROOMS_AT_ONCE]]
 
 
-async def test_a_room_alone_gets_what_its_destination_has_left() -> None:
+async def test_room_alone_gets_what_its_destination_has_left() -> None:
     fairness = Fairness(100)
     claims = [a_claim(destination="https://a.example/", address="https://a.example/") for _ in range(4)]
     fairness.begin(claims)
@@ -120,7 +120,7 @@ async def test_a_room_alone_gets_what_its_destination_has_left() -> None:
     assert await quotas(waiting, 50) == {"destination:https://a.example/": 10}
 
 
-async def test_of_a_room_that_more_waited_in_than_was_taken_the_rest_is_taken_next() -> None:
+async def test_parked_queue_with_a_rest_is_taken_next() -> None:
     waiting = await looked(Hotel(a_room("place:mailto", waiting=15)))
     first = await waiting.allot(10)
     await waiting.taken(first, [a_claim(destination="mailto:a@b.c", address="mailto:a@b.c")] * 10)
@@ -128,7 +128,7 @@ async def test_of_a_room_that_more_waited_in_than_was_taken_the_rest_is_taken_ne
     assert (first.quotas, await quotas(waiting, 10)) == ({"place:mailto": 10}, {"place:mailto": 5})
 
 
-async def test_behind_an_open_breaker_one_probe_goes_out_when_it_is_due() -> None:
+async def test_probe_goes_out_behind_an_open_breaker_when_it_is_due() -> None:
     waiting = await looked(Hotel(a_room("destination:a://b/", allowance=0), a_room("place:c", allowance=0, due=True)))
 
     assert await quotas(waiting, 50) == {"place:c": 1}
@@ -136,7 +136,7 @@ async def test_behind_an_open_breaker_one_probe_goes_out_when_it_is_due() -> Non
     assert not waiting.has_open
 
 
-async def test_a_breaker_that_closes_lets_out_what_it_allows() -> None:
+async def test_breaker_that_closes_lets_out_what_it_allows() -> None:
     hotel = Hotel(a_room("place:mailto", allowance=4))
     hotel.permits = 4
     waiting = await looked(hotel)
@@ -145,7 +145,7 @@ async def test_a_breaker_that_closes_lets_out_what_it_allows() -> None:
     assert await quotas(waiting, 50) == {}, "these are on their way"
 
 
-async def test_a_rate_gives_its_tokens() -> None:
+async def test_rate_gives_its_tokens() -> None:
     waiting = await looked(Hotel(a_room("rate:7")))
 
     assert await quotas(waiting, 50) == {"rate:7": 3}
@@ -159,7 +159,7 @@ async def test_dead_rooms_do_not_make_the_others_share() -> None:
     assert await waiting.is_empty(ALL) is False
 
 
-async def test_what_was_taken_from_a_breaker_and_not_claimed_is_given_back() -> None:
+async def test_probe_that_was_not_claimed_is_given_back() -> None:
     hotel = Hotel(a_room("place:mailto", allowance=4))
     hotel.permits = 4
     waiting = await looked(hotel)
@@ -178,7 +178,7 @@ async def test_tokens_are_taken_for_what_is_claimed_alone() -> None:
     assert hotel.tokens == 2
 
 
-async def test_no_token_is_taken_while_its_host_is_busy_and_then_it_is_first() -> None:
+async def test_rate_limit_token_is_not_taken_while_its_host_is_busy() -> None:
     """Others who wait for the same host had what is left there; they do not come first for ever."""
     address = "https://a.example/hook"
     hotel = Hotel(a_room("place:a.example"), replace(a_room("rate:7"), address=address))
@@ -191,7 +191,7 @@ async def test_no_token_is_taken_while_its_host_is_busy_and_then_it_is_first() -
     assert await quotas(waiting, 5) == {"rate:7": 1}
 
 
-async def test_no_permit_is_taken_that_a_rate_does_not_allow() -> None:
+async def test_rate_limit_allows_no_further_permit() -> None:
     hotel = Hotel(a_room("destination:subscription:7", allowance=8))
     hotel.permits, hotel.tokens = 8, 2
     waiting = await looked(hotel)
@@ -209,7 +209,7 @@ async def test_tokens_are_given_back_when_a_breaker_lets_out_fewer() -> None:
     assert hotel.tokens == 2
 
 
-async def test_a_room_of_a_rate_gets_what_its_subscription_has_left() -> None:
+async def test_room_of_a_rate_gets_what_its_subscription_has_left() -> None:
     address = "https://a.example/hook"
     hotel = Hotel(replace(a_room("rate:7"), address=address))
     fairness = Fairness(100)

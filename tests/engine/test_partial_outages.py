@@ -50,7 +50,7 @@ def completed(database: Database, tenant: str) -> int:
 
 
 @pytest.mark.parametrize(("scheme", "fails_with"), [("mailto", GREYLISTED), ("sms", UNEXPLAINED)])
-async def test_one_tenants_bad_recipients_stop_nobody_elses_messages(
+async def test_tenants_bad_recipients_stop_nobody_elses_messages(
     database: Database, store: Store, scheme: str, fails_with: Failed
 ) -> None:
     """Forty in a row, in front of everybody else, over one channel without hosts."""
@@ -65,7 +65,7 @@ async def test_one_tenants_bad_recipients_stop_nobody_elses_messages(
     assert int(database.one("select count(*) from sendonce_breakers")) == 0
 
 
-async def test_a_channel_that_is_down_is_left_alone_and_found_again(database: Database, store: Store) -> None:
+async def test_channel_that_is_down_is_left_alone_and_found_again(database: Database, store: Store) -> None:
     publish(database, "a", [f"mailto:a{number}@example.com" for number in range(60)])
     is_down = True
 
@@ -83,7 +83,7 @@ async def test_a_channel_that_is_down_is_left_alone_and_found_again(database: Da
     assert int(database.one("select count(*) from sendonce_dead_letters")) == 0
 
 
-async def test_who_answers_seven_of_ten_gets_everything_soon(database: Database, store: Store) -> None:
+async def test_receiver_that_answers_seven_of_ten_gets_everything_soon(database: Database, store: Store) -> None:
     """Its breaker opens, because two failures in a row are enough here; it is not left alone for minutes after that."""
     with database.connection() as connection:
         drafts = [Draft("memo.created", {}, key=f"k-{n}", to="test://shop.example/", tenant="b") for n in range(80)]

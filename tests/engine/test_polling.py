@@ -56,7 +56,7 @@ class ForAnHour:
         await self._doorbell.close()
 
 
-async def test_M11_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
+async def test_M11_idle_worker_asks_seldom(sqlite_store: Store) -> None:
     watched, store = faulty(sqlite_store)
     pauses = Pauses()
 
@@ -68,7 +68,9 @@ async def test_M11_an_idle_worker_asks_seldom(sqlite_store: Store) -> None:
     assert looks - rests in (0, 1), "one before each pause"
 
 
-async def test_an_idle_worker_is_quick_again_when_there_is_work(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_worker_that_was_idle_is_quick_again_when_there_is_work(
+    sqlite: SqliteDatabase, sqlite_store: Store
+) -> None:
     channel = Told(Delivered())
     pauses = Pauses()
 
@@ -81,7 +83,7 @@ async def test_an_idle_worker_is_quick_again_when_there_is_work(sqlite: SqliteDa
     assert pauses.asked[pauses.asked.index(10, 7) :][:4] == [10, 20, 40, 80]
 
 
-async def test_a_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_many(sqlite, 200)
     watched, store = faulty(sqlite_store)
 
@@ -93,9 +95,7 @@ async def test_a_backlog_is_claimed_without_pauses(sqlite: SqliteDatabase, sqlit
     assert 20 <= watched.calls.count("start") <= 30
 
 
-async def test_whoever_got_all_that_it_asked_for_asks_again_at_once(
-    sqlite: SqliteDatabase, sqlite_store: Store
-) -> None:
+async def test_worker_with_a_full_claim_asks_again_at_once(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_many(sqlite, 20)
     pauses = Pauses()
     rests: list[int] = []
@@ -110,7 +110,7 @@ async def test_whoever_got_all_that_it_asked_for_asks_again_at_once(
     assert rests == [0] * 20
 
 
-async def test_a_worker_for_once_looks_twice_after_its_last_result(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_worker_for_once_looks_twice_after_its_last_result(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     """Where something is there that it cannot have: only the second look has looked everywhere."""
     given_due_delivery(sqlite, to="test:a")
     watched, store = faulty(sqlite_store)
@@ -131,7 +131,7 @@ async def test_a_worker_for_once_looks_twice_after_its_last_result(sqlite: Sqlit
     assert len(looks) == 2
 
 
-async def test_an_announcement_wakes_the_worker_long_before_the_poll(postgres: PostgresDatabase) -> None:
+async def test_announcement_wakes_the_worker_long_before_the_poll(postgres: PostgresDatabase) -> None:
     store = await postgres.open()
     channel = Told(Delivered())
     doorbell = ForAnHour(open_doorbell(postgres.url))
@@ -148,7 +148,7 @@ async def test_an_announcement_wakes_the_worker_long_before_the_poll(postgres: P
     await postgres.close()
 
 
-async def test_a_worker_whose_doorbell_is_cut_off_goes_on_polling(postgres: PostgresDatabase) -> None:
+async def test_worker_whose_doorbell_is_cut_off_goes_on_polling(postgres: PostgresDatabase) -> None:
     store = await postgres.open()
     channel = Told(Delivered())
     doorbell = open_doorbell(postgres.url)

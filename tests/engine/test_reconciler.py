@@ -144,7 +144,7 @@ async def test_R11_where_nobody_can_be_asked_the_policy_decides(database: Databa
 
 
 @pytest.mark.parametrize(("is_safe", "answer"), [(True, Answer.LEFT), (False, Answer.HELD)])
-async def test_R11_a_provider_that_cannot_tell_leaves_it_to_the_policy_unless_it_deduplicates(
+async def test_R11_provider_that_cannot_tell_leaves_it_to_the_policy_unless_it_deduplicates(
     database: Database, store: Store, is_safe: bool, answer: Answer
 ) -> None:
     await given_in_doubt(database, store)
@@ -156,7 +156,7 @@ async def test_R11_a_provider_that_cannot_tell_leaves_it_to_the_policy_unless_it
     assert channel.sent == []
 
 
-async def test_a_destination_without_a_channel_stays_in_doubt(database: Database, store: Store) -> None:
+async def test_destination_without_a_channel_stays_in_doubt(database: Database, store: Store) -> None:
     [delivery_id] = await given_in_doubt(database, store, to="other:a")
 
     done, asked = await reconcile(store, serving(rig.Told(Delivered())))
@@ -185,7 +185,7 @@ async def test_R16_no_permanent_failure_before_it_was_asked_about_and_not_found(
     assert letter.reason is ReasonClass.EXHAUSTED
 
 
-async def test_everything_is_asked_about_once_so_many_at_a_time(database: Database, store: Store) -> None:
+async def test_reconciler_asks_about_everything_once_so_many_at_a_time(database: Database, store: Store) -> None:
     ids = await given_in_doubt(database, store, 25)
     busy, most = 0, 0
 
@@ -206,7 +206,7 @@ async def test_everything_is_asked_about_once_so_many_at_a_time(database: Databa
     assert database.one("select count(*) from sendonce_leases") == 0
 
 
-async def test_nobody_is_waited_for_until_the_lease_is_over(
+async def test_reconciler_waits_for_nobody_until_the_lease_is_over(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever takes it over would ask at the same time, and what is answered after that is late."""
@@ -244,7 +244,7 @@ async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, sto
     assert [message.credentials.bearer for message in channel.asked] == ["b"]
 
 
-async def test_interrupted_it_hands_back_what_was_not_asked(database: Database, store: Store) -> None:
+async def test_reconciler_hands_back_what_was_not_asked_when_interrupted(database: Database, store: Store) -> None:
     ids = await given_in_doubt(database, store, 3)
     channel = rig.Asked(Delivered("n"), answers=[Found("n-1"), never])
     running = asyncio.create_task(reconciler(store, serving(channel)).run(lambda asked: None))

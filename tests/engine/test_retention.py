@@ -36,7 +36,7 @@ async def given_finished(database: Database, store: Store, amount: int) -> None:
     await settle_with(store, await given_lease(store, limit=amount), Delivered("n"))
 
 
-async def test_M13_a_pass_goes_through_everything_and_says_what_has_gone(database: Database, store: Store) -> None:
+async def test_M13_pass_goes_through_everything_and_says_what_has_gone(database: Database, store: Store) -> None:
     await given_finished(database, store, 25)
     given_due_delivery(database)
     facts: list[Fact] = []
@@ -63,7 +63,7 @@ async def test_M13_several_workers_make_one_pass(database: Database, store: Stor
     assert database.rows("events") == []
 
 
-async def test_a_pass_that_was_cut_short_is_taken_up_where_it_was(database: Database, store: Store) -> None:
+async def test_pass_that_was_cut_short_is_taken_up_where_it_was(database: Database, store: Store) -> None:
     await given_finished(database, store, 25)
     dying, others = Retention(store, AT_ONCE, print, worker_id=1), Retention(store, AT_ONCE, print, worker_id=2)
     task = asyncio.create_task(dying.look())
@@ -80,7 +80,7 @@ async def test_a_pass_that_was_cut_short_is_taken_up_where_it_was(database: Data
     assert database.rows("events") == []
 
 
-async def test_the_next_pass_comes_when_it_is_due(database: Database, store: Store) -> None:
+async def test_next_pass_comes_when_it_is_due(database: Database, store: Store) -> None:
     settings = replace(AT_ONCE, every=timedelta(hours=1))
     one = Retention(store, settings, print, worker_id=1)
     await one.look()
@@ -94,7 +94,7 @@ async def test_the_next_pass_comes_when_it_is_due(database: Database, store: Sto
     assert database.rows("events") == []
 
 
-async def test_what_was_open_at_its_turn_goes_with_the_next_whole_pass(database: Database, store: Store) -> None:
+async def test_event_open_at_its_turn_goes_with_the_next_whole_pass(database: Database, store: Store) -> None:
     settings = replace(AT_ONCE, every=timedelta(hours=1))
     one = Retention(store, settings, print, worker_id=1)
     given_due_delivery(database)
@@ -119,7 +119,7 @@ class Forbidden(SqliteStore):
         raise self.error
 
 
-async def test_what_prevents_it_is_said_once_and_busy_databases_are_no_news(sqlite: SqliteDatabase) -> None:
+async def test_retention_says_once_what_prevents_it(sqlite: SqliteDatabase) -> None:
     facts: list[Fact] = []
     store = await Forbidden.connect(sqlite.url)
     one = Retention(store, AT_ONCE, facts.append, worker_id=1)
@@ -130,7 +130,7 @@ async def test_what_prevents_it_is_said_once_and_busy_databases_are_no_news(sqli
     assert facts == [PruningFailed(reason="not allowed")]
 
 
-async def test_a_worker_prunes_by_itself_and_a_long_pass_does_not_hold_up_its_end(sqlite: SqliteDatabase) -> None:
+async def test_worker_prunes_by_itself_and_a_long_pass_does_not_hold_up_its_end(sqlite: SqliteDatabase) -> None:
     given_many(sqlite, 30)
     facts: list[Fact] = []
     settings = replace(AT_ONCE, every=timedelta(milliseconds=50), batch=1)
@@ -168,14 +168,14 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], said: str
         RetentionSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_where_the_key_goes_at_the_same_time_the_history_goes_with_it() -> None:
+def test_history_goes_with_the_key_at_the_same_time() -> None:
     assert list(RetentionSettings().stages) == [Stage.PAYLOADS, Stage.KEYS]
     assert list(RetentionSettings(keys=100 * DAY).stages) == [*Stage]
     assert list(RetentionSettings(payloads=None, keys=None).stages) == [Stage.HISTORY]
     assert RetentionSettings(payloads=None, history=None, keys=None).stages == {}
 
 
-def test_a_pass_that_has_fallen_behind_gets_a_larger_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_that_has_fallen_behind_gets_a_larger_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SHARE", 0.04)
 
     shares = [share_of(minutes * 60.0) for minutes in (0, 0.9, 1, 2, 3, 4, 600, 1e9)]
@@ -183,7 +183,7 @@ def test_a_pass_that_has_fallen_behind_gets_a_larger_share(monkeypatch: pytest.M
     assert shares == [0.04, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
 
 
-async def test_the_share_of_a_pass_grows_while_it_goes_on(
+async def test_share_of_a_pass_grows_while_it_goes_on(
     sqlite: SqliteDatabase, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await given_finished(sqlite, sqlite_store, 25)
@@ -201,7 +201,7 @@ async def test_the_share_of_a_pass_grows_while_it_goes_on(
     assert set(shares[1:3]) == {retention.LARGEST_SHARE}
 
 
-async def test_a_pass_that_takes_longer_than_there_is_between_two_is_said_once(
+async def test_pass_that_takes_longer_than_there_is_between_two_is_said_once(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     await given_finished(sqlite, sqlite_store, 25)

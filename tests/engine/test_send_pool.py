@@ -77,7 +77,7 @@ def timeout(seconds: float) -> Policy:
     return replace(QUICK, timeout=timedelta(seconds=seconds))
 
 
-async def test_all_slots_send_at_once_and_never_more() -> None:
+async def test_slots_all_send_at_once_and_never_more() -> None:
     gate = asyncio.Event()
     channel = Told(once(gate, Delivered()))
     async with sending(channel, concurrency=4, policy=timeout(60)) as made:
@@ -92,14 +92,14 @@ async def test_all_slots_send_at_once_and_never_more() -> None:
     assert channel.most == 4
 
 
-async def test_a_burst_of_sends_that_never_wait_is_reported_whole() -> None:
+async def test_burst_of_sends_that_never_wait_is_reported_whole() -> None:
     async with sending(Told(Delivered()), concurrency=500) as made:
         made.take(500)
 
         assert await made.reported(500) == [Delivered()] * 500
 
 
-async def test_a_slow_send_does_not_hold_up_the_others() -> None:
+async def test_send_that_is_slow_does_not_hold_up_the_others() -> None:
     channel = Told(never, Delivered())
     async with sending(channel, concurrency=3, policy=timeout(60)) as made:
         made.take(3)
@@ -110,7 +110,7 @@ async def test_a_slow_send_does_not_hold_up_the_others() -> None:
         assert made.sender.busy == 1
 
 
-async def test_a_hanging_send_is_cut_off_at_its_timeout() -> None:
+async def test_hanging_send_is_cut_off_at_its_timeout() -> None:
     channel = Told(never, Delivered())
     async with sending(channel, concurrency=1, policy=timeout(0.1)) as made:
         made.take(1)
@@ -124,7 +124,7 @@ async def test_a_hanging_send_is_cut_off_at_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("user=ada password=x"), KeyError("x"), asyncio.CancelledError()])
-async def test_a_channel_that_raises_may_have_sent(error: BaseException) -> None:
+async def test_channel_that_raises_may_have_sent(error: BaseException) -> None:
     async with sending(Told(error, error, Delivered()), concurrency=1) as made:
         made.take(1)
         await made.reported(1)
@@ -141,7 +141,7 @@ async def test_a_channel_that_raises_may_have_sent(error: BaseException) -> None
         assert re.fullmatch(said, outcome.message or "")
 
 
-async def test_a_channel_that_answers_when_it_is_cut_off_is_believed_and_its_slot_goes_on() -> None:
+async def test_channel_that_answers_when_it_is_cut_off_is_believed_and_its_slot_goes_on() -> None:
     async def stubborn() -> Outcome:
         try:
             await never()
@@ -163,7 +163,7 @@ async def test_a_channel_that_answers_when_it_is_cut_off_is_believed_and_its_slo
     ]
 
 
-async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:
+async def test_lease_that_is_about_to_run_out_is_not_used() -> None:
     channel = Told(Delivered())
     async with sending(channel, policy=timeout(3)) as made:
         made.take(1, lease_seconds=1.1)
@@ -175,7 +175,7 @@ async def test_a_lease_that_is_about_to_run_out_is_not_used() -> None:
 
 
 @pytest.mark.usefixtures("no_time_passes")
-async def test_the_shortest_lease_is_long_enough_to_send() -> None:
+async def test_shortest_lease_is_long_enough_to_send() -> None:
     shortest = WorkerConfig(lease=timedelta(seconds=1))
     longest = shortest.longest_send.total_seconds()
     channel = Told(Delivered())
@@ -186,7 +186,7 @@ async def test_the_shortest_lease_is_long_enough_to_send() -> None:
     assert outcome == Delivered()
 
 
-async def test_a_lost_lease_is_not_used() -> None:
+async def test_lease_that_is_lost_is_not_used() -> None:
     channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
         lease = HeldLease(1, held_leases.lease_time() + 300, 1)
@@ -204,7 +204,7 @@ async def test_a_lost_lease_is_not_used() -> None:
     [(2.0, 30.0, 2.0), (2.0, 1.5, 1.3), (9.0, 30.0, 4.0)],
     ids=["the policy's", "what the lease has left", "never longer than leases allow"],
 )
-async def test_a_send_gets_no_more_time_than_there_is(wanted: float, lease_seconds: float, granted: float) -> None:
+async def test_send_gets_no_more_time_than_there_is(wanted: float, lease_seconds: float, granted: float) -> None:
     channel = Told(Delivered())
     async with sending(channel, policy=timeout(wanted), longest_send=4.0) as made:
         made.take(1, lease_seconds=lease_seconds)
@@ -213,7 +213,7 @@ async def test_a_send_gets_no_more_time_than_there_is(wanted: float, lease_secon
     assert channel.timeouts == [pytest.approx(granted)]
 
 
-async def test_what_has_not_been_begun_is_handed_back() -> None:
+async def test_claim_that_was_not_begun_is_handed_back() -> None:
     channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
         made.take(2)
@@ -224,7 +224,7 @@ async def test_what_has_not_been_begun_is_handed_back() -> None:
     assert channel.sent == []
 
 
-async def test_what_is_cut_off_at_the_end_is_unknown() -> None:
+async def test_send_that_is_cut_off_at_the_end_is_unknown() -> None:
     channel = Told(never)
     async with sending(channel, concurrency=2, policy=timeout(60)) as made:
         made.take(2)
@@ -235,7 +235,7 @@ async def test_what_is_cut_off_at_the_end_is_unknown() -> None:
     assert [outcome.code for outcome in outcomes if isinstance(outcome, Unknown)] == ["stopped", "stopped"]
 
 
-async def test_closing_reports_nothing_that_nobody_knows() -> None:
+async def test_send_pool_reports_nothing_unknown_when_closed() -> None:
     channel = Told(never)
     async with sending(channel, policy=timeout(60)) as made:
         made.take(2)
@@ -245,7 +245,7 @@ async def test_closing_reports_nothing_that_nobody_knows() -> None:
     assert channel.sending == 0
 
 
-async def test_a_channel_that_will_not_be_cancelled_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_channel_that_will_not_be_cancelled_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "CLOSE_SECONDS", 0.2)
     free = asyncio.Event()
 
@@ -277,7 +277,7 @@ def blocking(seconds: float) -> Callable[[], object]:
     return block
 
 
-async def test_a_send_that_blocks_the_loop_is_reported_as_it_ended() -> None:
+async def test_send_that_blocks_the_loop_is_reported_as_it_ended() -> None:
     async with sending(Told(blocking(0.3)), concurrency=2, policy=timeout(0.1)) as made:
         made.take(2)
 

@@ -99,7 +99,7 @@ def test_M12_three_workers_count_the_database_once_and_the_next_takes_over(datab
 
 @pytest.mark.slow
 @pytest.mark.postgres
-async def test_a_worker_lives_and_is_not_ready_while_postgresql_is_stopped_or_stalled(own_server: Server) -> None:
+async def test_worker_lives_and_is_not_ready_while_postgresql_is_stopped_or_stalled(own_server: Server) -> None:
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
     await postgres_migrate.migrate(database.url)
 
@@ -182,9 +182,7 @@ def check_labels(address: str, nasty: str) -> None:
         assert f'"{socket.gethostname()}' not in text
 
 
-def test_a_port_that_is_taken_ends_it_with_a_sentence_before_any_work(
-    sqlite: SqliteDatabase, receiver: Receiver
-) -> None:
+def test_port_that_is_taken_ends_it_with_a_sentence_before_any_work(sqlite: SqliteDatabase, receiver: Receiver) -> None:
     publish(sqlite, receiver, 1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -198,7 +196,7 @@ def test_a_port_that_is_taken_ends_it_with_a_sentence_before_any_work(
 
 
 @pytest.mark.parametrize("missing", ["prometheus_client", "aiohttp"])
-def test_without_the_extra_it_says_what_to_install(sqlite: SqliteDatabase, missing: str) -> None:
+def test_metrics_without_the_extra_say_what_to_install(sqlite: SqliteDatabase, missing: str) -> None:
     ran = run(
         missing, "worker", "--until-idle", "--metrics", "127.0.0.1:0",
         env={"SENDONCE_DATABASE": sqlite.url}, program=("-c", WITHOUT),
@@ -208,7 +206,7 @@ def test_without_the_extra_it_says_what_to_install(sqlite: SqliteDatabase, missi
     assert ran.err == "sendonce: --metrics needs: pip install 'sendonce[metrics]'\n"
 
 
-def test_a_worker_that_does_not_listen_needs_no_metrics(sqlite: SqliteDatabase) -> None:
+def test_worker_that_does_not_listen_needs_no_metrics(sqlite: SqliteDatabase) -> None:
     ran = run(
         "prometheus_client", "worker", "--until-idle",
         env={"SENDONCE_DATABASE": sqlite.url}, program=("-c", WITHOUT),

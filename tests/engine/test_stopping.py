@@ -23,7 +23,7 @@ def outcomes(database: Database) -> Counter[tuple[str, str | None]]:
     return Counter((row["outcome"], row["error_code"]) for row in database.rows("attempts"))
 
 
-async def test_what_is_in_flight_is_finished_and_no_more_is_claimed(database: Database, store: Store) -> None:
+async def test_graceful_stop_finishes_what_is_in_flight_and_claims_no_more(database: Database, store: Store) -> None:
     given_many(database, 10)
     gate = asyncio.Event()
     channel = Told(once(gate, Delivered()))
@@ -43,7 +43,7 @@ async def test_what_is_in_flight_is_finished_and_no_more_is_claimed(database: Da
     assert database.rows("workers")[0]["stopped_at"] is not None
 
 
-async def test_what_was_claimed_and_not_begun_is_handed_back(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_graceful_stop_hands_back_what_was_not_begun(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_many(sqlite, 4)
     channel = Told(Delivered())
     watched, store = faulty(sqlite_store)
@@ -59,7 +59,7 @@ async def test_what_was_claimed_and_not_begun_is_handed_back(sqlite: SqliteDatab
     assert {(row["status"], row["in_doubt"]) for row in sqlite.rows("deliveries")} == {("PendingRetry", 0)}
 
 
-async def test_a_send_that_outlasts_the_grace_period_is_in_doubt(
+async def test_send_that_outlasts_the_grace_period_is_in_doubt(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_many(database, 2)
@@ -92,7 +92,7 @@ async def test_results_that_cannot_be_written_are_counted_in_doubt(
     assert {row["status"] for row in sqlite.rows("deliveries")} == {"InProgress"}
 
 
-async def test_an_idle_worker_stops_at_once(sqlite_store: Store) -> None:
+async def test_worker_that_is_idle_stops_at_once(sqlite_store: Store) -> None:
     rest = Silent()
 
     async with working(sqlite_store, serving(Told(Delivered())), doorbell=rest) as here:
@@ -103,7 +103,7 @@ async def test_an_idle_worker_stops_at_once(sqlite_store: Store) -> None:
     assert here.said(Stopping) == []
 
 
-async def test_it_stops_while_the_database_is_away(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_stops_while_the_database_is_away(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 3600.0)
     broken, store = faulty(sqlite_store)
     broken.before["start"] = [StoreBusy("away")] * 1000
@@ -115,7 +115,7 @@ async def test_it_stops_while_the_database_is_away(sqlite_store: Store, monkeypa
     assert broken.calls == ["start"]
 
 
-async def test_a_full_worker_stops(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_full_worker_stops(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     """It waits for a slot then, not for the database."""
     given_many(sqlite, 3)
     gate = asyncio.Event()

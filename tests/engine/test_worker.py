@@ -52,7 +52,7 @@ def sent_once(channel: Told, amount: int) -> bool:
     return len(times) == amount and set(times.values()) == {1}
 
 
-async def test_everything_is_sent_once_and_completed(database: Database, store: Store) -> None:
+async def test_deliveries_are_all_sent_once_and_completed(database: Database, store: Store) -> None:
     given_many(database, 60)
     channel = Told(Delivered("n-1"))
 
@@ -65,7 +65,7 @@ async def test_everything_is_sent_once_and_completed(database: Database, store: 
     assert database.one("select count(*) from sendonce_leases") == 0
 
 
-async def test_two_workers_never_send_the_same(database: Database, store: Store) -> None:
+async def test_workers_never_send_the_same(database: Database, store: Store) -> None:
     given_many(database, 60)
     channel = Told(after(0.002, Delivered()))
     other = await database.open()
@@ -80,7 +80,7 @@ async def test_two_workers_never_send_the_same(database: Database, store: Store)
     assert sent_once(channel, 60)
 
 
-async def test_never_more_is_claimed_than_there_are_free_slots(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_claims_are_never_more_than_the_free_slots(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
     given_many(sqlite, 80)
     channel = Told(after(0.01, Delivered()))
     watched, store = faulty(sqlite_store)
@@ -99,7 +99,7 @@ async def test_never_more_is_claimed_than_there_are_free_slots(sqlite: SqliteDat
     assert sent_once(channel, 80)
 
 
-async def test_a_failure_is_tried_again_until_it_works(database: Database, store: Store) -> None:
+async def test_failure_is_tried_again_until_it_works(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
     channel = Told(Failed("503"), Deferred("429", again_in=timedelta(milliseconds=10)), Delivered("n-3"))
 
@@ -116,7 +116,7 @@ async def test_a_failure_is_tried_again_until_it_works(database: Database, store
     ("script", "reason", "attempts"),
     [([Refused("410")], "refused", 1), ([Failed("503")], "exhausted", 5), ([Unknown("timeout")], "exhausted", 5)],
 )
-async def test_what_is_given_up_is_a_dead_letter(
+async def test_delivery_that_is_given_up_is_a_dead_letter(
     sqlite: SqliteDatabase, sqlite_store: Store, script: list[object], reason: str, attempts: int
 ) -> None:
     given_due_delivery(sqlite, to="test:a")
@@ -130,7 +130,7 @@ async def test_what_is_given_up_is_a_dead_letter(
 
 
 class TestDoubt:
-    async def test_it_is_asked_about_before_it_is_sent_again(self, database: Database, store: Store) -> None:
+    async def test_doubt_is_asked_about_before_it_is_sent_again(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="test:a")
         channel = Asked(Unknown("reset"), answers=[Found("n-1")])
 
@@ -140,7 +140,7 @@ class TestDoubt:
         assert len(channel.sent) == 1
         assert database.rows("deliveries")[0]["notification_id"] == "n-1"
 
-    async def test_what_the_other_side_does_not_have_is_sent_again(self, database: Database, store: Store) -> None:
+    async def test_doubt_that_the_receiver_does_not_have_is_sent_again(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="test:a")
         channel = Asked(Unknown("reset"), Delivered("n-2"), answers=[NotThere()])
 
@@ -150,7 +150,7 @@ class TestDoubt:
         assert [message.attempt for message in channel.sent] == [1, 2]
 
     @pytest.mark.parametrize("who", ["the publish call", "the subscription", "the channel"])
-    async def test_it_is_held_for_a_person_where_that_is_wanted(
+    async def test_doubt_is_held_for_a_person_where_that_is_wanted(
         self, sqlite: SqliteDatabase, sqlite_store: Store, who: str
     ) -> None:
         channel = Told(Unknown("reset"), Delivered("never"))
@@ -171,9 +171,7 @@ class TestDoubt:
         assert len(channel.sent) == 1
 
     @pytest.mark.parametrize("who", ["the publish call", "the channel"])
-    async def test_what_a_person_sends_again_is_held_again_when_that_may_have_arrived_too(
-        self, database: Database, store: Store, who: str
-    ) -> None:
+    async def test_requeue_in_doubt_is_held_again(self, database: Database, store: Store, who: str) -> None:
         channel = Told(Unknown("reset"), Failed("refused"), Unknown("reset"), Delivered("never"))
         channels = serving(channel, **({"if_unsure": "hold"} if who == "the channel" else {}))
         first = given_due_delivery(database, to="test:a", if_unsure="hold" if who == "the publish call" else None)
@@ -186,7 +184,7 @@ class TestDoubt:
         assert [letter["reason"] for letter in database.rows("dead_letters")] == ["in_doubt", "in_doubt"]
         assert len(channel.sent) == 3, "one that surely failed is tried again; one that may have arrived is not"
 
-    async def test_the_publish_call_can_ask_for_a_resend(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    async def test_publish_call_can_ask_for_a_resend(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
         given_due_delivery(sqlite, to="test:a", if_unsure="resend")
         channel = Told(Unknown("reset"), Delivered())
 
@@ -195,7 +193,7 @@ class TestDoubt:
 
         assert len(channel.sent) == 2
 
-    async def test_what_a_late_answer_has_proven_is_not_sent_again(self, database: Database, store: Store) -> None:
+    async def test_late_answer_that_proves_it_prevents_a_resend(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="test:a")
         lost = await given_lease(store, hold=timedelta(milliseconds=1))
         await _expired(store)
@@ -215,7 +213,7 @@ async def _expired(store: Store) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_delivery_of_an_unknown_channel_waits_for_a_worker_that_has_it(
+async def test_delivery_of_an_unknown_channel_waits_for_a_worker_that_has_it(
     sqlite: SqliteDatabase, sqlite_store: Store
 ) -> None:
     given_due_delivery(sqlite, to="fax:1")
@@ -230,7 +228,7 @@ async def test_a_delivery_of_an_unknown_channel_waits_for_a_worker_that_has_it(
     assert len(channel.sent) == 1
 
 
-async def test_what_belongs_to_a_removed_subscription_is_given_up(database: Database, store: Store) -> None:
+async def test_delivery_of_a_removed_subscription_is_given_up(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada"
     )
@@ -245,7 +243,7 @@ async def test_what_belongs_to_a_removed_subscription_is_given_up(database: Data
     assert channel.sent == []
 
 
-async def test_what_was_erased_before_it_was_sent_is_given_up(database: Database, store: Store) -> None:
+async def test_delivery_erased_before_it_was_sent_is_given_up(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
     with without_rules(database) as connection:
         connection.execute("update sendonce_events set payload = null, content_gone_at = created_at")
@@ -258,7 +256,7 @@ async def test_what_was_erased_before_it_was_sent_is_given_up(database: Database
     assert channel.sent == []
 
 
-async def test_what_has_passed_its_deadline_is_a_dead_letter(database: Database, store: Store) -> None:
+async def test_delivery_past_its_deadline_is_a_dead_letter(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a", expires_at=database.now() + timedelta(minutes=1))
     database.advance(timedelta(minutes=2))
     channel = Told(Delivered())
@@ -283,7 +281,7 @@ class TestABusyDatabase:
         assert sent_once(channel, 20)
         assert _news(here, "results") == [DatabaseLost, DatabaseBack]
 
-    async def test_a_settle_whose_answer_was_lost_counts_once(self, database: Database, store: Store) -> None:
+    async def test_settle_whose_answer_was_lost_counts_once(self, database: Database, store: Store) -> None:
         given_many(database, 5)
         channel = Told(Delivered())
         broken, wrapped = faulty(store)
@@ -297,7 +295,7 @@ class TestABusyDatabase:
         assert sent_once(channel, 5)
         assert {row["attempt_count"] for row in database.rows("deliveries")} == {1}
 
-    async def test_a_claim_whose_answer_was_lost_is_sent_once(self, database: Database, store: Store) -> None:
+    async def test_claim_whose_answer_was_lost_is_sent_once(self, database: Database, store: Store) -> None:
         given_many(database, 3)
         channel = Told(Delivered())
         broken, wrapped = faulty(store)
@@ -323,7 +321,7 @@ class TestABusyDatabase:
 
         assert _news(here, "worker") == [DatabaseLost, DatabaseBack]
 
-    async def test_nothing_more_is_sent_while_many_results_wait_to_be_written(
+    async def test_send_waits_while_many_results_wait_to_be_written(
         self, sqlite: SqliteDatabase, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """All of them would be in doubt if the worker died now."""
@@ -361,7 +359,9 @@ def _news(here: Working, part: str) -> list[type]:
 
 
 class TestAFailureThatLasts:
-    async def test_what_was_sent_is_settled_before_it_ends(self, sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+    async def test_worker_settles_what_was_sent_before_it_ends(
+        self, sqlite: SqliteDatabase, sqlite_store: Store
+    ) -> None:
         given_many(sqlite, 4)
         failed = asyncio.Event()
         broken, wrapped = faulty(sqlite_store)
@@ -375,7 +375,7 @@ class TestAFailureThatLasts:
 
         assert states(sqlite) == {"Completed": 4}
 
-    async def test_a_settle_that_cannot_work_ends_the_worker_loudly(
+    async def test_settle_that_cannot_work_ends_the_worker_loudly(
         self, sqlite: SqliteDatabase, sqlite_store: Store
     ) -> None:
         given_many(sqlite, 4)
@@ -387,7 +387,7 @@ class TestAFailureThatLasts:
                 await here.ended()
 
 
-async def test_until_idle_waits_for_what_a_dead_worker_holds(database: Database, store: Store) -> None:
+async def test_worker_until_idle_waits_for_what_a_dead_worker_holds(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
     await given_lease(store, hold=timedelta(minutes=5))
     channel = Told(Delivered())
@@ -404,7 +404,9 @@ async def test_until_idle_waits_for_what_a_dead_worker_holds(database: Database,
     assert outcomes(database) == ["Unknown", "Delivered"]
 
 
-async def test_until_idle_does_not_wait_for_what_is_due_later(sqlite: SqliteDatabase, sqlite_store: Store) -> None:
+async def test_worker_until_idle_does_not_wait_for_what_is_due_later(
+    sqlite: SqliteDatabase, sqlite_store: Store
+) -> None:
     given_due_delivery(sqlite, to="test:a", deliver_at=sqlite.now() + timedelta(hours=1))
 
     async with working(sqlite_store, serving(Told(Delivered())), until_idle=True) as here:

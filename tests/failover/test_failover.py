@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.more, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("way", ["one address", "both addresses"])
-def test_a_synchronous_standby_takes_over_and_nothing_is_lost_or_doubled(tmp_path: Path, way: Way) -> None:
+def test_synchronous_standby_takes_over_and_nothing_is_lost_or_doubled(tmp_path: Path, way: Way) -> None:
     with FailoverStage(tmp_path, is_synchronous=True, way=way) as stage:
         stage.recorder.behave(late=1.0, seconds=0.5)
         stage.received(200)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.more, pytest.mark.postgres, pytest.mark.timeout(1800)]
 FORGOTTEN = 60
 
 
-def test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say(tmp_path: Path) -> None:
+def test_asynchronous_standby_that_is_behind_costs_what_the_docs_say(tmp_path: Path) -> None:
     """Sends take longer than the standby is behind, so that results of the lost life come late to the new primary,
     which gives its numbers out again."""
     with FailoverStage(tmp_path, is_synchronous=False, rate=60, concurrency=200) as stage:
@@ -59,7 +59,7 @@ def test_an_asynchronous_standby_that_is_behind_costs_what_the_docs_say(tmp_path
     assert "this database has lost commits" in said
 
 
-def test_an_old_primary_that_returns_is_a_stranger(tmp_path: Path) -> None:
+def test_primary_that_returns_is_a_stranger(tmp_path: Path) -> None:
     """A worker that is led back to it meets a database that is older than what it has seen, and sends nothing there
     that it has not asked about: what it then sends again is of who cannot be asked."""
     with FailoverStage(tmp_path, is_synchronous=False, rate=60) as stage:

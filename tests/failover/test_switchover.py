@@ -46,7 +46,7 @@ def test_workers_that_are_led_to_the_standby_say_so_once_and_go_on(tmp_path: Pat
     report.check()
 
 
-def test_who_only_looks_may_look_at_a_standby(tmp_path: Path) -> None:
+def test_reader_may_look_at_a_standby(tmp_path: Path) -> None:
     with FailoverStage(tmp_path, is_synchronous=True) as stage:
         stage.received(50)
         stage.stop_publishing()

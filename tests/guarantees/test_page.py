@@ -14,12 +14,12 @@ from tests.processes import ROOT
 LINES = [*PROMISED, *NOT_PROMISED]
 
 
-def test_the_page_is_what_would_be_written_now() -> None:
+def test_page_is_what_would_be_written_now() -> None:
     assert PAGE.read_text("utf-8") == page(), "write it again: python -m tests.guarantees.page"
 
 
 @pytest.mark.parametrize("promise", LINES, ids=lambda promise: promise.words[:40])
-def test_every_line_has_tests_that_exist_and_runs_that_were_made(promise: Promise) -> None:
+def test_line_has_tests_that_exist_and_runs_that_were_made(promise: Promise) -> None:
     assert promise.tests
 
     for test in promise.tests:
@@ -29,13 +29,13 @@ def test_every_line_has_tests_that_exist_and_runs_that_were_made(promise: Promis
     assert set(promise.runs) <= latest().keys()
 
 
-def test_no_published_run_has_lost_or_doubled_anything() -> None:
+def test_figures_that_are_published_have_nothing_lost_or_doubled() -> None:
     runs = {name: (run["lost"], run["doubled"]) for name, run in latest().items() if "lost" in run}
 
     assert set(runs.values()) <= {(0, 0)}, runs
 
 
-def test_a_run_is_kept_with_its_date_in_place_of_the_last_one(tmp_path: Path) -> None:
+def test_run_is_kept_with_its_date_in_place_of_the_last_one(tmp_path: Path) -> None:
     write(tmp_path, "again", {"lost": 1})
     write(tmp_path, "again", {"lost": 0})
 
@@ -44,7 +44,7 @@ def test_a_run_is_kept_with_its_date_in_place_of_the_last_one(tmp_path: Path) ->
     assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", str(run["date"]))
 
 
-def test_what_was_run_is_named_by_its_commit(tmp_path: Path) -> None:
+def test_run_is_named_by_its_commit(tmp_path: Path) -> None:
     assert commit(tmp_path) is None
     for arguments in ("init", "add .", "-c user.name=a -c user.email=a@example.com commit --allow-empty --message a"):
         subprocess.run(["git", *arguments.split()], cwd=tmp_path, check=True, capture_output=True)

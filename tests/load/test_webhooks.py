@@ -70,7 +70,7 @@ def work(database: Database, conditions: Mapping[str, Callable[[], bool]]) -> li
     [pytest.param(FEW, id="few", marks=pytest.mark.slow), pytest.param(MANY, id="many", marks=pytest.mark.soak)],
 )
 @pytest.mark.timeout(1800)
-def test_every_webhook_to_50_endpoints_of_which_10_misbehave_is_accounted_for(
+def test_webhook_to_50_endpoints_of_which_10_misbehave_is_accounted_for(
     database: Database, provider: Provider, closed_port: int, capsys: pytest.CaptureFixture[str], events: dict[str, int]
 ) -> None:
     kind = "postgresql" if isinstance(database, PostgresDatabase) else "sqlite"

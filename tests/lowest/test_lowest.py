@@ -25,7 +25,7 @@ SUITES = (
 )
 
 
-def test_every_extra_has_one_lower_bound_below_what_is_tested_otherwise() -> None:
+def test_extra_has_one_lower_bound_below_what_is_tested_otherwise() -> None:
     exact = exact_versions()
 
     for name, versions in lower_bounds().items():
@@ -33,7 +33,7 @@ def test_every_extra_has_one_lower_bound_below_what_is_tested_otherwise() -> Non
         assert as_numbers(lowest) <= as_numbers(exact[name]), name
 
 
-def test_the_reasons_for_the_lower_bounds_are_written_down() -> None:
+def test_reasons_for_the_lower_bounds_are_written_down() -> None:
     text = (ROOT / "docs/adr/0001-dependencies.md").read_text()
     rows = [line.split("|") for line in text.splitlines() if line.count("|") == 4]
     written = {
@@ -47,7 +47,7 @@ def test_the_reasons_for_the_lower_bounds_are_written_down() -> None:
 
 @pytest.mark.more
 @pytest.mark.timeout(3600)
-def test_the_attacks_are_withstood_on_the_lowest_versions(tmp_path: Path) -> None:
+def test_attacks_are_withstood_on_the_lowest_versions(tmp_path: Path) -> None:
     constraints = exact_versions() | {name: min(versions) for name, versions in lower_bounds().items()}
     # A driver and its binaries go together; what else these need is for pip to say.
     constraints["psycopg-binary"] = constraints["psycopg"]

@@ -29,24 +29,24 @@ def hold(database: Callable[[], Any], *, examples: int, steps: int) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_what_must_hold_holds_on_sqlite_whatever_happens() -> None:
+def test_model_holds_on_sqlite_whatever_happens() -> None:
     hold(MemoryDatabase, examples=60, steps=40)
 
 
 @pytest.mark.timeout(1800)
-def test_what_must_hold_holds_on_postgres_whatever_happens(pg_dsn: str) -> None:
+def test_model_holds_on_postgres_whatever_happens(pg_dsn: str) -> None:
     asyncio.run(migrate(pg_dsn))
 
     hold(lambda: ServerDatabase(pg_dsn), examples=10, steps=25)
 
 
 @pytest.mark.soak
-def test_what_must_hold_holds_on_sqlite_for_long() -> None:
+def test_model_holds_on_sqlite_for_long() -> None:
     hold(MemoryDatabase, examples=SEEDS, steps=60)
 
 
 @pytest.mark.soak
-def test_what_must_hold_holds_on_postgres_for_long(pg_dsn: str) -> None:
+def test_model_holds_on_postgres_for_long(pg_dsn: str) -> None:
     asyncio.run(migrate(pg_dsn))
 
     hold(lambda: ServerDatabase(pg_dsn), examples=max(1, SEEDS // 20), steps=60)

@@ -37,7 +37,7 @@ def counted(*facts: Fact) -> dict[str, float]:
     return samples_of(exposition(tallies.measured(), "")[0].decode())
 
 
-def test_what_is_known_beforehand_is_there_from_the_beginning_at_zero() -> None:
+def test_counter_with_known_labels_starts_at_zero() -> None:
     found = counted(BEGUN)
 
     for outcome in OUTCOMES:
@@ -48,7 +48,7 @@ def test_what_is_known_beforehand_is_there_from_the_beginning_at_zero() -> None:
     assert found['sendonce_attempt_seconds_count{channel="null"}'] == 0
 
 
-def test_a_batch_is_counted_by_channel_outcome_and_result() -> None:
+def test_batch_is_counted_by_channel_outcome_and_result() -> None:
     found = counted(BEGUN, SETTLED, SETTLED)
 
     assert found['sendonce_attempts_total{channel="https",outcome="Delivered"}'] == 6
@@ -62,7 +62,7 @@ def test_a_batch_is_counted_by_channel_outcome_and_result() -> None:
     assert found["sendonce_settle_seconds_count"] == 2
 
 
-def test_seconds_are_spread_over_bounds_without_what_was_put_off() -> None:
+def test_histogram_spreads_seconds_over_bounds_without_deferrals() -> None:
     found = counted(BEGUN, SETTLED)
 
     assert found['sendonce_attempt_seconds_bucket{channel="https",le="0.005"}'] == 1
@@ -73,14 +73,14 @@ def test_seconds_are_spread_over_bounds_without_what_was_put_off() -> None:
     assert found['sendonce_attempt_seconds_sum{channel="https"}'] == 99.304
 
 
-def test_a_scheme_that_no_channel_serves_is_not_for_labels() -> None:
+def test_scheme_that_no_channel_serves_is_not_for_labels() -> None:
     found = counted(BEGUN, SETTLED)
 
     assert found['sendonce_attempts_total{channel="other",outcome="Failed"}'] == 1
     assert {name for name in found if "nasty" in name or "runner" in name or "host" in name} == set()
 
 
-def test_the_other_facts_are_counted() -> None:
+def test_facts_of_other_kinds_are_counted() -> None:
     found = counted(
         Expired(attempts=3, retrying=2, dead_lettered=1),
         LeasesLost(leases=2),
@@ -101,14 +101,14 @@ def test_the_other_facts_are_counted() -> None:
     assert found['sendonce_alerts_failed_total{way="mail"}'] == 1
 
 
-def test_the_worker_says_which_one_it_is() -> None:
+def test_worker_says_which_one_it_is() -> None:
     found = counted(BEGUN)
 
     assert found['sendonce_worker_info{version="1.2",worker_id="7"}'] == 1
     assert found["sendonce_worker_slots"] == 50
 
 
-def test_everything_that_is_counted_is_defined() -> None:
+def test_counters_are_all_defined() -> None:
     tallies = Counters("1.2")
     tallies.hear(BEGUN)
 

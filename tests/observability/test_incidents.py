@@ -45,7 +45,7 @@ def results(outcome: Outcome, amount: int = 1, **claim: object) -> list[Result]:
     ],
     ids=["failed", "put off", "in doubt", "given up"],
 )
-def test_it_names_what_it_is_about(outcome: Failed | Deferred | Unknown | Refused, kind: str, level: int) -> None:
+def test_incident_names_what_it_is_about(outcome: Failed | Deferred | Unknown | Refused, kind: str, level: int) -> None:
     heard = Heard()
     headers = json.dumps({"Traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "x-other": "SECRET"})
 
@@ -62,7 +62,7 @@ def test_it_names_what_it_is_about(outcome: Failed | Deferred | Unknown | Refuse
 @pytest.mark.parametrize(
     "outcome", [Delivered("1"), Accepted("1"), Deferred("handed_back"), Deferred("lease_too_short")], ids=repr
 )
-def test_what_gets_through_or_was_not_tried_is_not_told(outcome: Outcome) -> None:
+def test_incident_is_not_logged_for_what_got_through_or_was_not_tried(outcome: Outcome) -> None:
     heard = Heard()
 
     heard.incidents.note(results(outcome, 100))
@@ -70,7 +70,7 @@ def test_what_gets_through_or_was_not_tried_is_not_told(outcome: Outcome) -> Non
     assert heard.facts == []
 
 
-def test_what_the_other_side_says_is_not_told() -> None:
+def test_incident_hides_what_the_receiver_said() -> None:
     heard = Heard()
 
     heard.incidents.note(results(Failed("http_500", "SECRET said", response="SECRET")))
@@ -82,7 +82,7 @@ def test_what_the_other_side_says_is_not_told() -> None:
     assert "SECRET" not in "".join(told) + "".join(heard.lines)
 
 
-def test_a_name_cannot_end_the_line_or_look_like_another() -> None:
+def test_name_cannot_end_the_line_or_look_like_another() -> None:
     heard = Heard()
 
     heard.incidents.note(results(Failed("a\n2026 WARNING forged"), type='x worker=9 "\x1b[2J\u202e\x9b'))
@@ -95,7 +95,7 @@ def test_a_name_cannot_end_the_line_or_look_like_another() -> None:
     assert (parsed["worker"], parsed["type"]) == (5, 'x worker=9 "\x1b[2J\u202e\x9b')
 
 
-def test_an_outage_of_thousands_is_some_lines_and_one_number() -> None:
+def test_outage_of_thousands_is_some_lines_and_one_number() -> None:
     heard = Heard()
 
     for _ in range(10):
@@ -108,7 +108,7 @@ def test_an_outage_of_thousands_is_some_lines_and_one_number() -> None:
     assert isinstance(heard.facts[-1], Incident), "a new window begins"
 
 
-def test_a_thousand_hosts_that_fail_are_no_flood_and_hide_nothing_worse() -> None:
+def test_thousand_hosts_that_fail_are_no_flood_and_hide_nothing_worse() -> None:
     heard = Heard()
 
     for number in range(1_000):
@@ -124,7 +124,7 @@ def test_a_thousand_hosts_that_fail_are_no_flood_and_hide_nothing_worse() -> Non
     assert (more.kind, more.more, more.host) == ("failed", 1_000 - OF_ONE_KIND, None)
 
 
-def test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way() -> None:
+def test_incident_names_where_a_channel_raised_and_has_tracebacks_on_request() -> None:
     plain, full = Heard(), Heard(tracebacks=True)
     assert plain.incidents.raised is None
     assert full.incidents.raised is not None
@@ -140,8 +140,8 @@ def test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way() ->
     [fact] = full.facts
     assert isinstance(fact, ChannelRaised)
     assert [each.partition(" ")[2] or each for each in fact.traceback] == [
-        *("KeyError", "test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way"),
-        *("RuntimeError", "test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way"),
+        *("KeyError", "test_incident_names_where_a_channel_raised_and_has_tracebacks_on_request"),
+        *("RuntimeError", "test_incident_names_where_a_channel_raised_and_has_tracebacks_on_request"),
     ]
     assert "event=3 delivery=7" in full.lines[0]
     assert __file__ in full.lines[0]
@@ -149,7 +149,7 @@ def test_where_a_channel_raised_is_named_and_with_tracebacks_all_of_the_way() ->
 
 
 @pytest.mark.parametrize("headers", [None, "{", '{"traceparent":"00-zz"}', '{"traceparent":1}', '{"a":"traceparent"}'])
-def test_a_trace_that_is_none_is_left_out(headers: str | None) -> None:
+def test_trace_that_is_none_is_left_out(headers: str | None) -> None:
     heard = Heard()
 
     heard.incidents.note(results(Failed("x"), headers=headers))
@@ -157,7 +157,7 @@ def test_a_trace_that_is_none_is_left_out(headers: str | None) -> None:
     assert "trace=" not in heard.lines[0]
 
 
-def test_every_fact_can_be_a_line_of_json() -> None:
+def test_fact_can_be_a_line_of_json() -> None:
     heard = Heard()
     heard.incidents.note(results(Refused("http_404")))
     [fact] = heard.facts

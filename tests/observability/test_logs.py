@@ -23,12 +23,12 @@ def settled(**changes: int) -> Settled:
     ],
     ids=["in time", "late"],
 )
-def test_a_batch_that_came_late_is_for_somebody_to_look_at(fact: Settled, level: int, line: str) -> None:
+def test_batch_that_came_late_is_for_somebody_to_look_at(fact: Settled, level: int, line: str) -> None:
     assert worded(fact) == (level, line)
 
 
 @pytest.mark.parametrize(("findings", "level"), [(0, logging.INFO), (1, logging.WARNING)])
-def test_an_audit_that_found_something_is_for_somebody_to_look_at(findings: int, level: int) -> None:
+def test_audit_that_found_something_is_for_somebody_to_look_at(findings: int, level: int) -> None:
     fact = Audited(looked_at=7, findings=findings, unanswered=2)
 
     told, line = worded(fact)

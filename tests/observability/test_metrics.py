@@ -16,7 +16,7 @@ LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "par
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda each: each.name)
-def test_a_metric_is_named_as_prometheus_wants_it(metric: Metric) -> None:
+def test_metric_is_named_as_prometheus_wants_it(metric: Metric) -> None:
     assert re.fullmatch(r"sendonce_[a-z_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind == "counter")
     assert metric.name.endswith("_seconds") == (metric.kind == "histogram" or "seconds" in metric.name)
@@ -24,11 +24,11 @@ def test_a_metric_is_named_as_prometheus_wants_it(metric: Metric) -> None:
     assert set(metric.labels) <= LABELS
 
 
-def test_no_name_is_used_twice() -> None:
+def test_metric_names_are_unique() -> None:
     assert len({metric.name.removesuffix("_total") for metric in ALL}) == len(ALL)
 
 
-def test_the_text_is_what_the_reader_accepts_best() -> None:
+def test_text_is_what_the_reader_accepts_best() -> None:
     measured: list[Measured] = [(ALL[0], {("1", "2"): 1.0}), (OF_THE_DATABASE[0], alone(2.5))]
 
     plain, plain_type = exposition(measured, "*/*")
@@ -42,14 +42,14 @@ def test_the_text_is_what_the_reader_accepts_best() -> None:
     assert f"# HELP {ALL[0].name} {ALL[0].help}" in plain.decode()
 
 
-def test_M12_the_page_lists_every_metric_with_its_kind_labels_and_help_and_no_other() -> None:
+def test_M12_page_lists_every_metric_with_its_kind_labels_and_help_and_no_other() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
 
     listed = [(name, kind, tuple(re.findall(r"`(\w+)`", labels)), help) for name, kind, labels, help in rows]
     assert listed == [(metric.name, metric.kind, metric.labels, metric.help) for metric in ALL]
 
 
-def test_M12_the_example_rules_speak_of_metrics_that_there_are() -> None:
+def test_M12_example_rules_speak_of_metrics_that_there_are() -> None:
     names = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"sendonce_\w+", RULES)}
 
     assert names <= {metric.name for metric in ALL}

@@ -17,14 +17,14 @@ def promtool() -> Program:
     return debian.program("promtool")
 
 
-def test_M12_the_rules_can_be_loaded(promtool: Program) -> None:
+def test_M12_rules_can_be_loaded(promtool: Program) -> None:
     answer = promtool.run("check", "rules", RULES)
 
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert f"SUCCESS: {len(rules())} rules found" in answer.stdout
 
 
-def test_M12_each_rule_fires_when_it_should_and_not_before(promtool: Program, tmp_path: Path) -> None:
+def test_M12_rule_fires_when_it_should_and_not_before(promtool: Program, tmp_path: Path) -> None:
     cases = tmp_path / CASES.name
     cases.write_text(CASES.read_text("utf-8").replace("RULES", str(RULES), 1), "utf-8")
 
@@ -33,7 +33,7 @@ def test_M12_each_rule_fires_when_it_should_and_not_before(promtool: Program, tm
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-def test_every_rule_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
+def test_rule_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
     text = CASES.read_text("utf-8")
 
     assert set(re.findall(r"eval_time: \w+, alertname: (\w+) \}", text)) == rules()

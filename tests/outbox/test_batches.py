@@ -19,7 +19,7 @@ def drafts(count: int, first: int = 0) -> list[Draft]:
     ]
 
 
-def test_the_answers_come_in_the_order_given(address: Address) -> None:
+def test_answers_come_in_the_order_given(address: Address) -> None:
     given = drafts(25)
     with recording(address) as connection:
         published = OUTBOX.publish_many(connection, reversed(given))
@@ -42,14 +42,14 @@ def test_deliveries_are_due_in_the_order_given(address: Address) -> None:
     assert due == [("null:c",), ("null:a",), ("null:b",), ("null:d",)]
 
 
-def test_no_events_are_no_work(address: Address) -> None:
+def test_batch_without_events_is_no_work(address: Address) -> None:
     with recording(address) as connection:
         assert OUTBOX.publish_many(connection, []) == []
         assert OUTBOX.publish_many(connection, iter(())) == []
 
 
 @pytest.mark.parametrize("limit", ["MOST_EVENTS", "MOST_CHARACTERS"])
-def test_a_batch_larger_than_a_portion_is_still_all_or_nothing(
+def test_batch_larger_than_a_portion_is_still_all_or_nothing(
     address: Address, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(entries, limit, 10)
@@ -65,7 +65,7 @@ def test_a_batch_larger_than_a_portion_is_still_all_or_nothing(
     assert address.counts() == {"events": 36, "deliveries": 72, "contents": 36}
 
 
-def test_what_is_sent_to_each_counts_for_the_size_of_a_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_counts_what_is_sent_to_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "MOST_CHARACTERS", 3000)
     letters = [Draft("a", {}, key=n, to=Email("a@b.example", text="x" * 1000)) for n in range(5)]
     given = [entries.Entry(event, b"") for event in (render(each, 10_000, 10) for each in letters)]
@@ -75,14 +75,14 @@ def test_what_is_sent_to_each_counts_for_the_size_of_a_portion(monkeypatch: pyte
     assert portions == [[0, 1], [2, 3], [4]]
 
 
-def test_one_bad_event_spoils_the_batch_before_anything_is_written(address: Address) -> None:
+def test_batch_with_an_invalid_event_writes_nothing(address: Address) -> None:
     with recording(address) as connection, pytest.raises(Exception, match="channel"):
         OUTBOX.publish_many(connection, [*drafts(3), Draft("memo.created", {}, key="x", to="nowhere")])
 
     assert address.counts() == NOTHING
 
 
-def test_a_generator_that_fails_writes_nothing(address: Address) -> None:
+def test_generator_that_fails_writes_nothing(address: Address) -> None:
     def failing() -> Iterator[Draft]:
         yield from drafts(2)
         raise RuntimeError("the caller's own trouble")

@@ -75,7 +75,7 @@ async def test_asyncpg_codecs_and_cache(postgres_address: Address) -> None:
     assert postgres_address.counts() == COUNTS
 
 
-def test_a_connection_class_of_ones_own(sqlite_address: Address) -> None:
+def test_connection_class_of_ones_own(sqlite_address: Address) -> None:
     class Own(sqlite3.Connection):
         pass
 
@@ -86,7 +86,7 @@ def test_a_connection_class_of_ones_own(sqlite_address: Address) -> None:
     assert sqlite_address.counts() == COUNTS
 
 
-def test_a_scoped_session(sqlite_address: Address) -> None:
+def test_scoped_session(sqlite_address: Address) -> None:
     engine = sqlalchemy.create_engine(sqlite_address.url)
     scoped = sqlalchemy.orm.scoped_session(sqlalchemy.orm.sessionmaker(engine))
     publish_all(scoped)
@@ -97,7 +97,7 @@ def test_a_scoped_session(sqlite_address: Address) -> None:
     assert sqlite_address.counts() == COUNTS
 
 
-async def test_an_async_scoped_session(sqlite_address: Address) -> None:
+async def test_async_scoped_session(sqlite_address: Address) -> None:
     engine = sqlalchemy.ext.asyncio.create_async_engine(f"sqlite+aiosqlite:{sqlite_address.url.partition(':')[2]}")
     maker = sqlalchemy.ext.asyncio.async_sessionmaker(engine)
     scoped = sqlalchemy.ext.asyncio.async_scoped_session(maker, scopefunc=lambda: None)
@@ -124,7 +124,7 @@ def test_sqlalchemy_where_the_engine_itself_begins_on_sqlite(sqlite_address: Add
     assert sqlite_address.counts() == COUNTS
 
 
-def test_a_session_with_rows_of_its_own_that_are_flushed_later(sqlite_address: Address) -> None:
+def test_session_with_rows_of_its_own_that_are_flushed_later(sqlite_address: Address) -> None:
     class Base(sqlalchemy.orm.DeclarativeBase):
         pass
 

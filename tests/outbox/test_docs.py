@@ -14,7 +14,7 @@ SQLITE = [each for each in EXAMPLES if "app.db" in each]
 POSTGRES = [each for each in EXAMPLES if "postgresql://localhost/app" in each]
 
 
-def test_every_example_is_run() -> None:
+def test_example_is_run() -> None:
     assert len(EXAMPLES) == len(SQLITE) + len(POSTGRES) == 5
 
 

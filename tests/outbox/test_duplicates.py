@@ -36,7 +36,7 @@ def draft(key: str = "memo-7", type: str = "memo.created", **changes: Any) -> Dr
     return Draft(type=type, key=key, **(FIRST | changes))
 
 
-async def test_the_same_again_is_a_duplicate(kind: Kind, caller: Caller) -> None:
+async def test_event_published_again_is_a_duplicate(kind: Kind, caller: Caller) -> None:
     (first,) = await caller.publish_many([draft()])
     (again,) = await caller.publish_many([draft()])
     await caller.end("commit")
@@ -52,7 +52,7 @@ async def test_the_same_again_is_a_duplicate(kind: Kind, caller: Caller) -> None
 
 
 @pytest.mark.parametrize("change", SAME.values(), ids=SAME)
-def test_what_counts_as_the_same(address: Address, change: dict[str, Any]) -> None:
+def test_duplicate_has_equal_content_and_destinations(address: Address, change: dict[str, Any]) -> None:
     with recording(address) as connection:
         (first,) = OUTBOX.publish_many(connection, [draft()])
         (again,) = OUTBOX.publish_many(connection, [draft(**change)])
@@ -63,7 +63,9 @@ def test_what_counts_as_the_same(address: Address, change: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("change", DIFFERENT.values(), ids=DIFFERENT)
-def test_different_content_is_refused_and_nothing_is_written(address: Address, change: dict[str, Any]) -> None:
+def test_key_reused_with_different_content_is_refused_and_writes_nothing(
+    address: Address, change: dict[str, Any]
+) -> None:
     with recording(address) as connection:
         OUTBOX.publish_many(connection, [draft()])
         with pytest.raises(KeyReused, match=r"'memo-7' of memo\.created .* before, .*keep_first"):
@@ -75,7 +77,7 @@ def test_different_content_is_refused_and_nothing_is_written(address: Address, c
 
 
 @pytest.mark.parametrize("change", DIFFERENT.values(), ids=DIFFERENT)
-def test_the_first_one_is_kept_on_request(address: Address, change: dict[str, Any]) -> None:
+def test_event_that_was_first_is_kept_on_request(address: Address, change: dict[str, Any]) -> None:
     with recording(address) as connection:
         (first,) = OUTBOX.publish_many(connection, [draft()])
         (again,) = OUTBOX.publish_many(connection, [draft(**change)], if_different="keep_first")
@@ -89,14 +91,14 @@ def test_the_first_one_is_kept_on_request(address: Address, change: dict[str, An
     assert address.look("select distinct payload from sendonce_events") == [('{"id":7}',)]
 
 
-def test_different_content_within_a_batch_is_refused_before_anything_is_written(address: Address) -> None:
+def test_batch_with_a_reused_key_is_refused_before_anything_is_written(address: Address) -> None:
     with recording(address) as connection, pytest.raises(KeyReused, match="twice in this batch"):
         OUTBOX.publish_many(connection, [draft(key="a"), draft(), draft(payload={})])
 
     assert address.counts() == {"events": 0, "deliveries": 0, "contents": 0}
 
 
-def test_a_key_belongs_to_its_type_and_tenant(address: Address) -> None:
+def test_key_belongs_to_its_type_and_tenant(address: Address) -> None:
     kinds: list[dict[str, Any]] = [{}, {"type": "memo.changed"}, {"tenant": "acme"}, {"tenant": "memo"}]
     with recording(address) as connection:
         for kind in kinds:
@@ -107,7 +109,7 @@ def test_a_key_belongs_to_its_type_and_tenant(address: Address) -> None:
     assert address.counts()["events"] == 8
 
 
-def test_the_same_key_of_another_type_or_tenant_is_not_what_a_duplicate_finds(address: Address) -> None:
+def test_key_of_another_type_or_tenant_is_no_duplicate(address: Address) -> None:
     kinds: list[dict[str, Any]] = [{}, {"type": "memo.changed"}, {"tenant": "acme"}, {"tenant": "memo"}]
     with recording(address) as connection:
         first = [OUTBOX.publish_many(connection, [draft(payload=kind, **kind)])[0].event_id for kind in kinds]

@@ -8,7 +8,7 @@ from types import ModuleType
 import sendonce
 
 
-def test_everything_public_is_listed_and_nothing_else() -> None:
+def test_names_that_are_public_are_listed_and_no_others() -> None:
     visible = {
         name for name, value in vars(sendonce).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
@@ -19,11 +19,11 @@ def test_everything_public_is_listed_and_nothing_else() -> None:
     assert all(getattr(sendonce, name) is not None for name in sendonce.__all__)
 
 
-def test_the_version_is_the_distributions() -> None:
+def test_version_is_the_distributions() -> None:
     assert importlib.metadata.version("sendonce") == sendonce.__version__
 
 
-def test_importing_it_brings_no_other_package_and_no_event_loop() -> None:
+def test_import_brings_no_other_package_and_no_event_loop() -> None:
     script = (
         "import sys; before = set(sys.modules); import sendonce; new = set(sys.modules) - before\n"
         "names = {name.partition('.')[0] for name in new}\n"
@@ -34,7 +34,7 @@ def test_importing_it_brings_no_other_package_and_no_event_loop() -> None:
     assert answer.stdout.split() == []
 
 
-def test_publishing_on_sqlite_brings_no_other_package() -> None:
+def test_publish_on_sqlite_imports_no_other_package() -> None:
     script = (
         "import sqlite3, sys; import sendonce; before = set(sys.modules)\n"
         "try: sendonce.Outbox().publish(sqlite3.connect(':memory:'), 'a', {}, key='a')\n"

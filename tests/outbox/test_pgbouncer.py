@@ -94,7 +94,7 @@ DRIVERS = {
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_every_driver_publishes_through_it(postgres_address: Address, bouncer: PgBouncer, driver: str) -> None:
+async def test_driver_publishes_through_it(postgres_address: Address, bouncer: PgBouncer, driver: str) -> None:
     url = bouncer.url_of(postgres_address.url.rpartition("/")[2])
     is_async = driver in ("asyncpg", "sqlalchemy-asyncpg", "our engine")
 
@@ -112,7 +112,7 @@ async def test_every_driver_publishes_through_it(postgres_address: Address, boun
     assert postgres_address.counts() == {"events": TRANSACTIONS, "deliveries": TRANSACTIONS, "contents": 0}
 
 
-async def test_an_engine_that_is_kept_publishes_through_it(postgres_address: Address, bouncer: PgBouncer) -> None:
+async def test_engine_that_is_kept_publishes_through_it(postgres_address: Address, bouncer: PgBouncer) -> None:
     """Its connections are used again and again, so that the driver has something to prepare."""
     engine = async_engine(bouncer.url_of(postgres_address.url.rpartition("/")[2]), pool_size=4)
 

@@ -17,7 +17,7 @@ PUBLISHERS = 50
 PATIENCE = 20.0
 
 
-def test_fifty_publishers_of_one_key_make_one_event(address: Address) -> None:
+def test_publishers_of_one_key_make_one_event(address: Address) -> None:
     together = threading.Barrier(PUBLISHERS)
     settings: dict[str, Any] = {"timeout": 60} if address.dialect == "sqlite" else {}
 
@@ -78,7 +78,7 @@ def batch(payload: dict[str, int], **named: Any) -> Callable[[psycopg.Connection
 
 @pytest.mark.parametrize("level", [None, *psycopg.IsolationLevel], ids=str)
 @pytest.mark.parametrize("publish", [one, batch])
-def test_when_the_other_one_rolls_back_we_are_first(
+def test_publisher_is_first_when_the_other_one_rolls_back(
     postgres_address: Address, publish: Callable[..., Any], level: psycopg.IsolationLevel | None
 ) -> None:
     def work(connection: psycopg.Connection) -> Any:
@@ -95,7 +95,7 @@ def test_when_the_other_one_rolls_back_we_are_first(
 
 @pytest.mark.parametrize("settings", [{"payload": {"id": 1}}, {"payload": {"id": 2}, "if_different": "keep_first"}])
 @pytest.mark.parametrize("publish", [one, batch])
-def test_a_racing_duplicate_waits_and_is_then_read(
+def test_duplicate_that_races_waits_and_is_then_read(
     postgres_address: Address, publish: Callable[..., Any], settings: dict[str, Any]
 ) -> None:
     with first_publisher(postgres_address) as first:
@@ -108,7 +108,7 @@ def test_a_racing_duplicate_waits_and_is_then_read(
     assert postgres_address.counts()["deliveries"] == postgres_address.counts()["events"] == len(answers)
 
 
-def test_racing_different_content_is_refused(postgres_address: Address) -> None:
+def test_key_reused_in_a_race_is_refused(postgres_address: Address) -> None:
     def work(connection: psycopg.Connection) -> None:
         with pytest.raises(KeyReused):
             one({"id": 2})(connection)
@@ -123,7 +123,7 @@ def test_racing_different_content_is_refused(postgres_address: Address) -> None:
     assert postgres_address.count("memos") == 1
 
 
-def test_a_batch_that_meets_racing_different_content_must_be_run_again(postgres_address: Address) -> None:
+def test_batch_that_meets_racing_different_content_must_be_run_again(postgres_address: Address) -> None:
     def work(connection: psycopg.Connection) -> None:
         with pytest.raises(psycopg.errors.SerializationFailure, match="used a key of this batch"):
             batch({"id": 2})(connection)
@@ -142,7 +142,7 @@ def test_a_batch_that_meets_racing_different_content_must_be_run_again(postgres_
 
 @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
 @pytest.mark.parametrize("publish", [one, batch])
-def test_with_a_fixed_snapshot_a_racing_duplicate_must_be_run_again(
+def test_duplicate_that_races_with_a_fixed_snapshot_must_be_run_again(
     postgres_address: Address, publish: Callable[..., Any], level: psycopg.IsolationLevel
 ) -> None:
     def work(connection: psycopg.Connection) -> Any:

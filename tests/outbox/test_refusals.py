@@ -105,7 +105,7 @@ BAD: dict[str, tuple[dict[str, Any], type[SendonceError], str]] = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_argument_is_named_and_nothing_is_written(
+def test_argument_that_is_invalid_is_named_and_nothing_is_written(
     address: Address, bad: tuple[dict[str, Any], type[SendonceError], str]
 ) -> None:
     change, error, words = bad
@@ -120,7 +120,7 @@ def test_a_bad_argument_is_named_and_nothing_is_written(
     assert address.counts() == NOTHING
 
 
-def test_if_different_is_one_of_two(sqlite_address: Address) -> None:
+def test_argument_if_different_is_one_of_two(sqlite_address: Address) -> None:
     with recording(sqlite_address) as connection, pytest.raises(BadEvent, match="keep_first"):
         Outbox().publish(connection, "a", {}, key="a", if_different="keep_last")  # type: ignore[arg-type]
 
@@ -141,7 +141,7 @@ def test_publish_many_takes_drafts(sqlite_address: Address) -> None:
         {"notify": 1},
     ],
 )
-def test_a_wrong_setting_is_told_at_once(settings: dict[str, Any]) -> None:
+def test_outbox_refuses_a_wrong_setting_at_once(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         Outbox(**settings)
 
@@ -155,7 +155,7 @@ NO_CONNECTIONS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", NO_CONNECTIONS.values(), ids=NO_CONNECTIONS)
-def test_what_is_no_connection_is_refused(make: Callable[[], Any]) -> None:
+def test_connection_of_another_type_is_refused(make: Callable[[], Any]) -> None:
     thing = make()
 
     with pytest.raises(PublishError, match=r"not a connection .* sqlite3, psycopg, .* SQLAlchemy"):
@@ -174,7 +174,7 @@ async def test_sync_and_async_are_told_apart(kind: Kind) -> None:
                 await Outbox().apublish(caller.connection, "a", {}, key="a")
 
 
-def test_another_database_is_refused() -> None:
+def test_database_of_another_kind_is_refused() -> None:
     engine = sqlalchemy.create_mock_engine("mysql://", lambda *_: None)
 
     class Connection(sqlalchemy.Connection):
@@ -185,7 +185,7 @@ def test_another_database_is_refused() -> None:
         Outbox().publish(Connection(), "a", {}, key="a")
 
 
-async def test_missing_tables_are_told_as_such(kind: Kind) -> None:
+async def test_tables_that_are_missing_are_named(kind: Kind) -> None:
     kind.address.change("drop table sendonce_events")
     async with kind.open(kind.address) as caller:
         with pytest.raises(SchemaMismatch, match="run: sendonce migrate") as raised:
@@ -195,7 +195,7 @@ async def test_missing_tables_are_told_as_such(kind: Kind) -> None:
     assert "hunter2" not in str(raised.value) + str(raised.value.__cause__)
 
 
-async def test_other_errors_stay_the_drivers_and_show_no_payload(kind: Kind) -> None:
+async def test_errors_of_the_driver_stay_and_show_no_payload(kind: Kind) -> None:
     if kind.address.dialect == "sqlite":
         kind.address.change(
             "create trigger no before insert on sendonce_deliveries begin select raise(abort, 'trouble'); end"
@@ -211,7 +211,7 @@ async def test_other_errors_stay_the_drivers_and_show_no_payload(kind: Kind) -> 
     assert "hunter2" not in str(raised.value)
 
 
-def test_a_closed_connection_is_told_in_the_drivers_own_words(sqlite_address: Address) -> None:
+def test_connection_that_is_closed_is_reported_in_the_drivers_words(sqlite_address: Address) -> None:
     with closing(sqlite_connection(sqlite_address)) as connection:
         pass
 
@@ -223,7 +223,7 @@ BEYOND = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 
 
 @pytest.mark.parametrize("name", ["deliver_at", "expires_at"])
-async def test_no_driver_records_a_time_that_cannot_be_read_again(kind: Kind, caller: Caller, name: str) -> None:
+async def test_driver_records_no_time_that_cannot_be_read_again(kind: Kind, caller: Caller, name: str) -> None:
     beyond: dict[str, Any] = {name: BEYOND}
     with pytest.raises(BadEvent, match=f"{name} must lie between"):
         await caller.publish("memo.created", {}, key="a", to="null:", **beyond)

@@ -25,7 +25,7 @@ ONE = {"events": 1, "deliveries": 2, "contents": 0, "requests": 1, "request_keys
 NONE = dict.fromkeys(ONE, 0)
 
 
-async def test_a_request_is_made_found_and_read_on_every_kind_of_connection(kind: Kind, caller: Caller) -> None:
+async def test_request_is_made_found_and_read_on_every_kind_of_connection(kind: Kind, caller: Caller) -> None:
     made = await caller.request(TYPE, {"review": 7}, **asked(optional=[LETTER]))
     again = await caller.request(TYPE, {"review": 7}, **asked(optional=[LETTER]))
     second = await caller.request(TYPE, {"review": 7}, **asked(optional=[LETTER], key="job-2"))
@@ -54,7 +54,7 @@ async def test_a_request_is_made_found_and_read_on_every_kind_of_connection(kind
     assert counts(kind.address) == ONE | {"deliveries": 3, "contents": 1, "request_keys": 2, "recipients": 3}
 
 
-def test_a_request_that_is_rolled_back_leaves_nothing(address: Address) -> None:
+def test_request_that_is_rolled_back_leaves_nothing(address: Address) -> None:
     with recording(address) as connection:
         OUTBOX.request(connection, TYPE, {"review": 7}, **asked())
         connection.rollback()
@@ -62,7 +62,7 @@ def test_a_request_that_is_rolled_back_leaves_nothing(address: Address) -> None:
     assert counts(address) == NONE
 
 
-async def test_a_state_can_be_read_without_a_transaction(kind: Kind) -> None:
+async def test_state_can_be_read_without_a_transaction(kind: Kind) -> None:
     made = request(kind.address)
 
     async with kind.open(kind.address, autocommit=True) as caller:
@@ -72,7 +72,7 @@ async def test_a_state_can_be_read_without_a_transaction(kind: Kind) -> None:
     assert state.created_at.tzinfo is not None
 
 
-def test_R7_the_deliveries_of_a_version_hang_on_subject_recipient_and_version(address: Address) -> None:
+def test_R7_deliveries_of_a_version_hang_on_subject_recipient_and_version(address: Address) -> None:
     made = request(address)
 
     events = address.look("select id, key, subject, version from sendonce_events")
@@ -82,7 +82,7 @@ def test_R7_the_deliveries_of_a_version_hang_on_subject_recipient_and_version(ad
     assert deliveries == [(made.event_id, "null:ada", "Pending"), (made.event_id, "null:bob", "Pending")]
 
 
-def test_R3_the_same_key_again_gives_the_first_and_writes_nothing(address: Address) -> None:
+def test_R3_same_key_again_gives_the_first_and_writes_nothing(address: Address) -> None:
     first = request(address)
 
     assert request(address) == (first.request_id, first.event_id, True)
@@ -100,7 +100,7 @@ def test_R3_the_same_key_again_gives_the_first_and_writes_nothing(address: Addre
     ],
     ids=["version", "subject", "fewer", "not all required", "content"],
 )
-def test_R3_a_key_of_a_different_request_is_refused_or_keeps_the_first(
+def test_R3_key_of_a_different_request_is_refused_or_keeps_the_first(
     address: Address, changed: dict[str, object]
 ) -> None:
     first = request(address)
@@ -112,7 +112,7 @@ def test_R3_a_key_of_a_different_request_is_refused_or_keeps_the_first(
     assert counts(address) == ONE
 
 
-def test_R4_the_same_version_with_another_key_gives_the_first_and_remembers_the_key(address: Address) -> None:
+def test_R4_same_version_with_another_key_gives_the_first_and_remembers_the_key(address: Address) -> None:
     first = request(address)
 
     assert request(address, key="job-2") == (first.request_id, first.event_id, True)
@@ -121,7 +121,7 @@ def test_R4_the_same_version_with_another_key_gives_the_first_and_remembers_the_
     assert counts(address) == ONE | {"request_keys": 3}
 
 
-def test_R4_a_different_content_for_a_version_is_not_dropped_in_silence(address: Address) -> None:
+def test_R4_different_content_for_a_version_is_not_dropped_in_silence(address: Address) -> None:
     first = request(address)
 
     with pytest.raises(KeyReused, match="version 3 of 'cl-7' was requested before, with different content"):
@@ -133,7 +133,7 @@ def test_R4_a_different_content_for_a_version_is_not_dropped_in_silence(address:
     assert counts(address) == ONE | {"request_keys": 2}
 
 
-def test_R5_a_higher_version_must_be_asked_for_explicitly(address: Address) -> None:
+def test_R5_higher_version_must_be_asked_for_explicitly(address: Address) -> None:
     request(address)
 
     with pytest.raises(RerunRefused, match=r"version 4 of 'cl-7' .* newest is 3; .* say rerun=True"):
@@ -143,7 +143,7 @@ def test_R5_a_higher_version_must_be_asked_for_explicitly(address: Address) -> N
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_R5_a_lower_version_is_refused(address: Address, rerun: bool) -> None:
+def test_R5_lower_version_is_refused(address: Address, rerun: bool) -> None:
     request(address)
 
     with pytest.raises(RerunRefused, match=r"version 2 of 'cl-7' .* newest is 3; a lower version"):
@@ -152,7 +152,7 @@ def test_R5_a_lower_version_is_refused(address: Address, rerun: bool) -> None:
     assert counts(address) == ONE
 
 
-def test_R5_a_version_that_was_overtaken_comes_back_but_is_never_rerun(address: Address) -> None:
+def test_R5_version_that_was_overtaken_comes_back_but_is_never_rerun(address: Address) -> None:
     first = request(address)
     request(address, key="job-2", version=4, rerun=True)
 
@@ -161,7 +161,7 @@ def test_R5_a_version_that_was_overtaken_comes_back_but_is_never_rerun(address: 
         request(address, key="job-4", rerun=True)
 
 
-def test_R6_a_rerun_has_deliveries_of_its_own(address: Address) -> None:
+def test_R6_rerun_has_deliveries_of_its_own(address: Address) -> None:
     first = request(address)
     rerun = request(address, key="job-2", version=4, rerun=True)
 
@@ -171,7 +171,7 @@ def test_R6_a_rerun_has_deliveries_of_its_own(address: Address) -> None:
     assert address.look("select version, run from sendonce_requests order by id") == [(3, 0), (4, 1)]
 
 
-def test_the_first_request_of_a_subject_may_say_rerun(address: Address) -> None:
+def test_request_that_is_first_of_its_subject_may_say_rerun(address: Address) -> None:
     assert request(address, rerun=True).duplicate is False
 
 
@@ -227,12 +227,12 @@ def test_R1_what_is_missing_or_wrong_is_refused_in_a_sentence(
     assert counts(sqlite_address) == NONE
 
 
-def test_a_recipient_that_is_no_destination_is_refused(sqlite_address: Address) -> None:
+def test_recipient_that_is_no_destination_is_refused(sqlite_address: Address) -> None:
     with pytest.raises(BadDestination):
         request(sqlite_address, required="ada")
 
 
-def test_a_published_event_in_the_way_is_told_and_the_transaction_goes_on(address: Address) -> None:
+def test_published_event_in_the_way_is_told_and_the_transaction_goes_on(address: Address) -> None:
     with recording(address) as connection:
         OUTBOX.publish(connection, TYPE, {}, key=("cl-7", 3))
         with pytest.raises(KeyReused, match="was published with the key 'cl-7/3'"):
@@ -244,7 +244,7 @@ def test_a_published_event_in_the_way_is_told_and_the_transaction_goes_on(addres
 
 
 @pytest.mark.parametrize("request_id", [0, -1, 2**63, True, "1"])
-def test_no_request_has_an_id_that_is_none(address: Address, request_id: int) -> None:
+def test_request_id_is_never_none(address: Address, request_id: int) -> None:
     request(address)
 
     with recording(address) as connection:
@@ -252,7 +252,7 @@ def test_no_request_has_an_id_that_is_none(address: Address, request_id: int) ->
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_every_isolation_level_will_do_for_requests(postgres_address: Address, level: str) -> None:
+def test_isolation_level_will_do_for_requests(postgres_address: Address, level: str) -> None:
     with psycopg.connect(postgres_address.url) as connection:
         connection.execute(f"set transaction isolation level {level}".encode())
         first = OUTBOX.request(connection, TYPE, {}, **asked())
@@ -286,7 +286,7 @@ def test_texts_as_bytes_do_not_matter(sqlite_address: Address) -> None:
     assert (state.subject, state.recipients[0].destination) == ("cl-7", "null:ada")
 
 
-def test_a_thousand_recipients_are_one_request(address: Address) -> None:
+def test_thousand_recipients_are_one_request(address: Address) -> None:
     made = request(address, required=[f"null:{n}" for n in range(1000)], optional=[f"null:o{n}" for n in range(1000)])
 
     with recording(address) as connection:

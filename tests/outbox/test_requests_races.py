@@ -73,7 +73,7 @@ def test_R5_reruns_that_race_only_rise(address: Address) -> None:
     assert counts(address)["events"] == len(versions)
 
 
-def test_one_key_for_two_subjects_makes_one_request(address: Address) -> None:
+def test_key_for_two_subjects_makes_one_request(address: Address) -> None:
     answers = race(address, lambda number: asked(subject=f"cl-{number}"), callers=8)
 
     assert answers.count("KeyReused") == 7
@@ -90,7 +90,7 @@ def first_caller(address: Address) -> Iterator[psycopg.Connection]:
 
 @pytest.mark.parametrize("changed", [{}, {"key": "job-2"}, {"version": 2, "key": "job-2"}, {"subject": "cl-8"}])
 @pytest.mark.parametrize("level", FIXED)
-def test_with_a_fixed_snapshot_a_racing_request_must_be_run_again(
+def test_request_that_races_with_a_fixed_snapshot_must_be_run_again(
     postgres_address: Address, level: psycopg.IsolationLevel, changed: dict[str, Any]
 ) -> None:
     def work(connection: psycopg.Connection) -> Any:
@@ -111,7 +111,7 @@ def test_with_a_fixed_snapshot_a_racing_request_must_be_run_again(
     assert counts(postgres_address)["requests"] == 1
 
 
-def test_when_the_other_one_rolls_back_we_are_first(postgres_address: Address) -> None:
+def test_publisher_is_first_when_the_other_one_rolls_back(postgres_address: Address) -> None:
     def work(connection: psycopg.Connection) -> bool:
         return OUTBOX.request(connection, TYPE, {"review": 8}, **asked(version=1)).duplicate
 

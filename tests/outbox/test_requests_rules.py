@@ -14,7 +14,7 @@ COPY = (
 )
 
 
-def test_R2_a_key_is_unique_in_the_database(address: Address) -> None:
+def test_R2_key_is_unique_in_the_database(address: Address) -> None:
     request(address)
 
     with pytest.raises(REFUSED):
@@ -29,7 +29,7 @@ def test_R2_a_key_is_unique_in_the_database(address: Address) -> None:
     [(1, 9, 1), (99, 3, 1), (99, 9, 0), (99, 2, 1), (99, 9, 2), (99, -1, 1)],
     ids=["event", "version", "run", "lower version", "no run before it", "negative"],
 )
-def test_R5_a_version_and_its_place_are_held_by_the_database(
+def test_R5_version_and_its_place_are_held_by_the_database(
     address: Address, event_id: int, version: int, run: int
 ) -> None:
     request(address)
@@ -39,7 +39,7 @@ def test_R5_a_version_and_its_place_are_held_by_the_database(
     address.change(COPY, 99, 9, 1)
 
 
-def test_R7_a_recipient_is_there_once(address: Address) -> None:
+def test_R7_recipient_is_there_once(address: Address) -> None:
     request(address)
 
     with pytest.raises(REFUSED):
@@ -62,7 +62,7 @@ def test_requests_and_their_keys_are_immutable(address: Address, table: str) -> 
     assert address.look(f"select * from sendonce_{table}") == before
 
 
-def test_of_a_recipient_only_the_hash_may_change(address: Address) -> None:
+def test_recipient_may_change_its_hash_alone(address: Address) -> None:
     request(address)
     other = "x'00112233445566778899aabbccddeeff'" if address.dialect == "sqlite" else "gen_random_uuid()"
 

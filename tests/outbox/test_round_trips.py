@@ -41,21 +41,21 @@ def drafts(*keys: str) -> list[Draft]:
     return [Draft("memo.created", {}, key=key, to=TO) for key in keys]
 
 
-def test_an_event_takes_one_and_a_duplicate_two(connection: psycopg.Connection[Any]) -> None:
+def test_event_takes_one_and_a_duplicate_two(connection: psycopg.Connection[Any]) -> None:
     with round_trips(1):
         OUTBOX.publish(connection, "memo.created", {}, key="a", to=TO)
     with round_trips(2):
         OUTBOX.publish(connection, "memo.created", {}, key="a", to=TO)
 
 
-def test_a_batch_takes_one_with_duplicates_in_it_too(connection: psycopg.Connection[Any]) -> None:
+def test_batch_takes_one_with_duplicates_in_it_too(connection: psycopg.Connection[Any]) -> None:
     with round_trips(1):
         OUTBOX.publish_many(connection, drafts(*map(str, range(1000))))
     with round_trips(1):
         OUTBOX.publish_many(connection, drafts("new", "1", "2", "2"))
 
 
-def test_a_larger_batch_takes_one_per_portion_and_a_savepoint(
+def test_larger_batch_takes_one_per_portion_and_a_savepoint(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entries, "MOST_EVENTS", 10)
@@ -63,6 +63,6 @@ def test_a_larger_batch_takes_one_per_portion_and_a_savepoint(
         OUTBOX.publish_many(connection, drafts(*map(str, range(25))))
 
 
-def test_a_bad_event_takes_none(connection: psycopg.Connection[Any]) -> None:
+def test_event_that_is_invalid_takes_no_round_trip(connection: psycopg.Connection[Any]) -> None:
     with round_trips(0), pytest.raises(Exception, match="event type"):
         OUTBOX.publish(connection, "", {}, key="a")

@@ -25,7 +25,7 @@ def routed(address: Address, key: str) -> list[int]:
     return [subscription_id for subscription_id, *_ in rows]
 
 
-async def test_matching_ones_get_one_delivery_each(kind: Kind, caller: Caller) -> None:
+async def test_subscriptions_that_match_get_one_delivery_each(kind: Kind, caller: Caller) -> None:
     address = kind.address
     exact = address.subscribe("order.line.created")
     family = address.subscribe("order.line.*")
@@ -57,7 +57,7 @@ async def test_matching_ones_get_one_delivery_each(kind: Kind, caller: Caller) -
 
 
 @pytest.mark.parametrize(("state", "listens"), [("paused", True), ("disabled", True), ("removed", False)])
-async def test_a_state_other_than_removed_is_no_reason_to_forget_it(
+async def test_state_other_than_removed_is_no_reason_to_forget_it(
     kind: Kind, caller: Caller, state: str, listens: bool
 ) -> None:
     subscription_id = kind.address.subscribe("order.*", state=state)
@@ -69,7 +69,7 @@ async def test_a_state_other_than_removed_is_no_reason_to_forget_it(
         assert routed(kind.address, key) == ([subscription_id] if listens else [])
 
 
-async def test_a_duplicate_reaches_nobody_twice(kind: Kind, caller: Caller) -> None:
+async def test_duplicate_reaches_nobody_twice(kind: Kind, caller: Caller) -> None:
     first = kind.address.subscribe("order.*")
     await caller.publish("order.paid", {}, key="a")
     await caller.end("commit")

@@ -34,7 +34,7 @@ def published_headers(address: Address, **named: Any) -> dict[str, str] | None:
     return None if headers is None else dict(json.loads(headers))
 
 
-def test_the_current_span_goes_along(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_span_goes_along(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     use_span(monkeypatch, state="vendor=1")
 
     headers = published_headers(address, headers={"x-own": "1"})
@@ -42,26 +42,28 @@ def test_the_current_span_goes_along(address: Address, monkeypatch: pytest.Monke
     assert headers == {"traceparent": PARENT, "tracestate": "vendor=1", "x-own": "1"}
 
 
-def test_a_trace_that_the_caller_names_stays(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_that_the_caller_names_stays(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     use_span(monkeypatch, state="vendor=1")
 
     assert published_headers(sqlite_address, headers={"Traceparent": "own"}) == {"Traceparent": "own"}
 
 
-def test_a_trace_without_room_is_left_out(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_without_room_is_left_out(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     use_span(monkeypatch, state="vendor=1")
     full = {f"x-{number}": "a" for number in range(64)}
 
     assert published_headers(sqlite_address, headers=full) == full
 
 
-def test_without_a_valid_span_nothing_is_added(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_are_unchanged_without_a_valid_span(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     use_span(monkeypatch, is_valid=False)
 
     assert published_headers(sqlite_address) is None
 
 
-def test_without_opentelemetry_nothing_is_imported(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_imports_nothing_without_opentelemetry(
+    sqlite_address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
         monkeypatch.delitem(sys.modules, name)
 
@@ -69,14 +71,16 @@ def test_without_opentelemetry_nothing_is_imported(sqlite_address: Address, monk
     assert "opentelemetry" not in sys.modules
 
 
-def test_another_trace_is_still_the_same_event(sqlite_address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_with_another_trace_is_still_a_duplicate(
+    sqlite_address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published_headers(sqlite_address)
     use_span(monkeypatch)
     with recording(sqlite_address) as connection:
         assert Outbox().publish(connection, "a", {}, key="a").duplicate
 
 
-def test_the_real_api_says_the_same() -> None:
+def test_opentelemetry_itself_says_the_same() -> None:
     trace = pytest.importorskip("opentelemetry.trace")
     context = trace.SpanContext(
         0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, True, trace.TraceFlags(1), trace.TraceState()

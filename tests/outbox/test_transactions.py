@@ -20,7 +20,7 @@ OWN_ROW = "insert into memos (id, body) values (7, 'own')"
 LEVELS = ["read committed", "repeatable read", "serializable"]
 
 
-async def test_what_is_committed_stays(kind: Kind, caller: Caller) -> None:
+async def test_event_that_is_committed_stays(kind: Kind, caller: Caller) -> None:
     await caller.do(OWN_ROW)
     published = await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     await caller.end("commit")
@@ -32,7 +32,7 @@ async def test_what_is_committed_stays(kind: Kind, caller: Caller) -> None:
     assert kind.address.count("memos") == 1
 
 
-async def test_what_is_rolled_back_leaves_nothing(kind: Kind, caller: Caller) -> None:
+async def test_transaction_that_is_rolled_back_leaves_nothing(kind: Kind, caller: Caller) -> None:
     await caller.do(OWN_ROW)
     await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     await caller.publish_many([Draft("memo.created", {}, key=key, to=TO) for key in ("a", "b")])
@@ -42,7 +42,7 @@ async def test_what_is_rolled_back_leaves_nothing(kind: Kind, caller: Caller) ->
     assert kind.address.count("memos") == 0
 
 
-async def test_nothing_is_committed_before_the_caller_does(kind: Kind, caller: Caller) -> None:
+async def test_outbox_commits_nothing_before_the_caller_does(kind: Kind, caller: Caller) -> None:
     await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     await caller.publish_many([Draft("memo.created", {}, key=key, to=TO) for key in ("a", "b")])
 
@@ -51,7 +51,7 @@ async def test_nothing_is_committed_before_the_caller_does(kind: Kind, caller: C
     assert kind.address.counts() == {"events": 3, "deliveries": 6, "contents": 3}
 
 
-async def test_a_publish_that_comes_first_can_be_rolled_back(kind: Kind, caller: Caller) -> None:
+async def test_publish_that_comes_first_can_be_rolled_back(kind: Kind, caller: Caller) -> None:
     await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     await caller.do(OWN_ROW)
     await caller.end("rollback")
@@ -60,7 +60,7 @@ async def test_a_publish_that_comes_first_can_be_rolled_back(kind: Kind, caller:
     assert kind.address.count("memos") == 0
 
 
-async def test_a_savepoint_rolled_back_takes_it_along_and_the_rest_lives(kind: Kind, caller: Caller) -> None:
+async def test_savepoint_rolled_back_takes_it_along_and_the_rest_lives(kind: Kind, caller: Caller) -> None:
     await caller.do(OWN_ROW, "savepoint caller")
     await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     await caller.publish_many([Draft("memo.created", {}, key=key, to=TO) for key in ("a", "b")])
@@ -73,7 +73,7 @@ async def test_a_savepoint_rolled_back_takes_it_along_and_the_rest_lives(kind: K
     assert kind.address.count("memos") == 1
 
 
-async def test_a_refused_key_leaves_the_transaction_usable(kind: Kind, caller: Caller) -> None:
+async def test_refused_key_leaves_the_transaction_usable(kind: Kind, caller: Caller) -> None:
     await caller.publish("memo.created", {"id": 7}, key="first", to=TO)
     with pytest.raises(KeyReused):
         await caller.publish("memo.created", {"id": 8}, key="first", to=TO)
@@ -86,7 +86,7 @@ async def test_a_refused_key_leaves_the_transaction_usable(kind: Kind, caller: C
     assert kind.address.count("memos") == 1
 
 
-async def test_a_connection_that_commits_by_itself_is_refused(kind: Kind) -> None:
+async def test_connection_that_commits_by_itself_is_refused(kind: Kind) -> None:
     async with kind.open(kind.address, autocommit=True) as caller:
         with pytest.raises(NotInTransaction):
             await caller.publish("memo.created", {}, key="a", to=TO)
@@ -98,7 +98,7 @@ async def test_a_connection_that_commits_by_itself_is_refused(kind: Kind) -> Non
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", POSTGRES_KINDS, indirect=True)
-async def test_every_isolation_level_will_do(kind: Kind, caller: Caller, level: str) -> None:
+async def test_isolation_level_will_do(kind: Kind, caller: Caller, level: str) -> None:
     await caller.do(f"set transaction isolation level {level}")
     await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
     again = await caller.publish("memo.created", {"id": 7}, key=("memo", 7), to=TO)
@@ -139,7 +139,7 @@ def test_sqlite_begins_the_way_the_connection_says(sqlite_address: Address, leve
     assert sqlite_address.counts() == ONE
 
 
-def test_an_error_in_the_middle_leaves_nothing_half_written(sqlite_address: Address) -> None:
+def test_error_in_the_middle_leaves_nothing_half_written(sqlite_address: Address) -> None:
     sqlite_address.change(
         "create trigger full before insert on sendonce_deliveries begin select raise(abort, 'disk full'); end"
     )
@@ -153,7 +153,7 @@ def test_an_error_in_the_middle_leaves_nothing_half_written(sqlite_address: Addr
     assert sqlite_address.count("memos") == 1
 
 
-def test_an_error_that_ends_the_transaction_is_the_one_that_is_raised(sqlite_address: Address) -> None:
+def test_error_that_ends_the_transaction_is_the_one_that_is_raised(sqlite_address: Address) -> None:
     sqlite_address.change(
         "create trigger full before insert on sendonce_deliveries begin select raise(rollback, 'disk full'); end"
     )
@@ -166,7 +166,7 @@ def test_an_error_that_ends_the_transaction_is_the_one_that_is_raised(sqlite_add
     assert sqlite_address.counts() == NOTHING
 
 
-def test_an_aborted_transaction_is_told_in_the_drivers_own_words(postgres_address: Address) -> None:
+def test_aborted_transaction_is_told_in_the_drivers_own_words(postgres_address: Address) -> None:
     with psycopg.connect(postgres_address.url) as connection:
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.execute("select 1 / 0")

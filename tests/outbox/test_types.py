@@ -86,7 +86,7 @@ async def typed(connection: sqlite3.Connection) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("snippet", "options"), [(ALL, []), (NONE, ["--no-site-packages"])], ids=["all", "none"])
-def test_exactly_the_mistakes_are_found(
+def test_type_checker_finds_exactly_the_mistakes(
     tmp_path: Path, pytestconfig: pytest.Config, snippet: str, options: list[str]
 ) -> None:
     file = tmp_path / "snippet.py"

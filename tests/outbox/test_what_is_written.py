@@ -31,7 +31,7 @@ def as_bytes(value: Any) -> bytes:
     return value.bytes if isinstance(value, UUID) else bytes(value)
 
 
-async def test_every_argument_arrives(kind: Kind, caller: Caller) -> None:
+async def test_argument_arrives(kind: Kind, caller: Caller) -> None:
     arguments: dict[str, Any] = {
         "to": [MAIL, "HTTPS://Runner.Example:443/hook?a=%20b"],
         "tenant": "acme ✓",
@@ -76,7 +76,7 @@ def check_deliveries(address: Address) -> None:
         assert content is None or content == MAIL.content()
 
 
-async def test_what_is_left_out_stays_empty_and_is_due_at_once(kind: Kind, caller: Caller) -> None:
+async def test_event_without_options_has_empty_columns_and_is_due_at_once(kind: Kind, caller: Caller) -> None:
     before = datetime.now(UTC) - timedelta(seconds=5)
     await caller.publish("order.created", None, key="a", to="null:")
     await caller.publish_many([Draft("order.created", None, key=key, to="null:") for key in ("b", "c")])
@@ -92,7 +92,7 @@ async def test_what_is_left_out_stays_empty_and_is_due_at_once(kind: Kind, calle
         assert all(before < moment(value) < before + timedelta(minutes=10) for value in row[2:])
 
 
-async def test_an_event_for_nobody_is_recorded_too(kind: Kind, caller: Caller) -> None:
+async def test_event_for_nobody_is_recorded_too(kind: Kind, caller: Caller) -> None:
     published = await caller.publish("order.created", {}, key="a")
     batch = await caller.publish_many([Draft("order.created", {}, key=key) for key in ("b", "c")])
     await caller.end("commit")
@@ -102,7 +102,7 @@ async def test_an_event_for_nobody_is_recorded_too(kind: Kind, caller: Caller) -
     assert kind.address.look("select routed from sendonce_events") == [(0,)] * 3
 
 
-def test_one_destination_in_two_spellings_gets_one_delivery(address: Address) -> None:
+def test_destination_in_two_spellings_gets_one_delivery(address: Address) -> None:
     with recording(address) as connection:
         to = ["mailto:Ada@Example.COM", "mailto:Ada@example.com", "HTTP://a.example:80", "http://a.example/"]
         published = Outbox().publish(connection, "memo.created", {}, key="a", to=to)
@@ -112,7 +112,7 @@ def test_one_destination_in_two_spellings_gets_one_delivery(address: Address) ->
     assert destinations == [("http://a.example/",), ("mailto:Ada@example.com",)]
 
 
-def test_a_unique_key_is_new_every_time(address: Address) -> None:
+def test_unique_key_is_new_every_time(address: Address) -> None:
     with recording(address) as connection:
         first, second = (Outbox().publish(connection, "a", {}, key=UNIQUE) for _ in range(2))
         batch = Outbox().publish_many(connection, [Draft("a", {}, key=UNIQUE) for _ in range(3)])
@@ -137,7 +137,7 @@ class Order(pydantic.BaseModel):
     lines: list[int]
 
 
-def test_the_values_backends_are_made_of_may_be_in_a_payload(address: Address) -> None:
+def test_values_backends_are_made_of_may_be_in_a_payload(address: Address) -> None:
     sku = UUID(int=7)
     payload = {
         "line": Line(sku, Decimal("12.50")),
@@ -161,7 +161,7 @@ def test_the_values_backends_are_made_of_may_be_in_a_payload(address: Address) -
     }
 
 
-def test_if_unsure_may_be_given_as_the_value_itself(address: Address) -> None:
+def test_argument_if_unsure_may_be_the_value_itself(address: Address) -> None:
     with recording(address) as connection:
         Outbox().publish(connection, "a", {}, key="a", to="null:", if_unsure=IfUnsure.RESEND)
 

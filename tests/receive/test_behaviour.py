@@ -25,7 +25,7 @@ from sendonce.errors import ConfigError
         ("deduplicate", True, True),
     ],
 )
-def test_a_behaviour_as_it_is_written(name: str, written: object, read: object) -> None:
+def test_behaviour_as_it_is_written(name: str, written: object, read: object) -> None:
     assert getattr(changed(WELL, {name: written}), name) == read
 
 
@@ -47,12 +47,12 @@ def test_a_behaviour_as_it_is_written(name: str, written: object, read: object) 
         ("retry_after", "-1"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_an_example(name: str, written: object) -> None:
+def test_behaviour_that_makes_no_sense_is_refused_with_an_example(name: str, written: object) -> None:
     with pytest.raises(ConfigError, match=f"^{name} cannot be .*: say "):
         changed(WELL, {name: written})
 
 
-def test_an_unknown_behaviour_is_refused_with_the_known_ones() -> None:
+def test_unknown_behaviour_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="there is no behaviour 'fial'; there are: slow, fail"):
         changed(WELL, {"fial": "503"})
 
@@ -68,18 +68,18 @@ def _met(when: str, *tokens: str) -> list[bool]:
     return [rule.meets("drop", rule.behaviour.drop, token) for token in tokens]
 
 
-def test_a_share_is_exact_and_spread_out() -> None:
+def test_share_is_exact_and_spread_out() -> None:
     assert _met("0.2", *"abcdefghij") == [False] * 4 + [True] + [False] * 4 + [True]
     assert _met("0", *"abc") == [False] * 3
     assert _met("1", *"abc") == [True] * 3
 
 
-def test_the_first_and_the_first_of_each() -> None:
+def test_behaviour_counts_the_first_and_the_first_of_each() -> None:
     assert _met("first:2", *"aabb") == [True, True, False, False]
     assert _met("each:1", *"aabab") == [True, False, True, False, False]
 
 
-def test_the_longest_beginning_of_a_path_decides() -> None:
+def test_longest_beginning_of_a_path_decides() -> None:
     rules = Rules()
     rules.change({"fail": "500"}, "/orders")
     rules.change({"fail": "503"}, "/orders/late")
@@ -87,7 +87,7 @@ def test_the_longest_beginning_of_a_path_decides() -> None:
     assert [rules.of(path).status("fail", "") for path in ("/", "/orders/1", "/orders/late/1")] == [None, 500, 503]
 
 
-def test_a_count_begins_again_when_its_setting_is_changed() -> None:
+def test_count_begins_again_when_its_setting_is_changed() -> None:
     rules = Rules(changed(WELL, {"fail": "503:first:1"}))
     rule = rules.of("/")
     before = [rule.status("fail", "") for _ in range(2)]

@@ -52,7 +52,7 @@ def printing(folder: Path, *options: str) -> Iterator[Printing]:
         made.process.wait()
 
 
-def test_it_prints_a_line_for_everything_that_arrives(tmp_path: Path) -> None:
+def test_receiver_prints_a_line_for_everything_that_arrives(tmp_path: Path) -> None:
     with printing(tmp_path) as receive:
         post(f"{receive.url}/orders", "t1", b'{"secret": 1}')
         post(f"{receive.url}/orders", "t1")
@@ -66,7 +66,7 @@ def test_it_prints_a_line_for_everything_that_arrives(tmp_path: Path) -> None:
     assert [line[10:] for line in asked] == ["GET /deliveries/t1  found", "GET /deliveries/t2  not found"]
 
 
-def test_verbose_it_shows_bodies_and_nothing_moves_the_terminal(tmp_path: Path) -> None:
+def test_receiver_shows_bodies_with_verbose_and_no_control_characters(tmp_path: Path) -> None:
     with printing(tmp_path, "--verbose") as receive:
         post(receive.url, "t1", b'{"a": 1}\n\x1b[2J')
         until(lambda: "[2J" in receive.out, "the body")
@@ -75,7 +75,7 @@ def test_verbose_it_shows_bodies_and_nothing_moves_the_terminal(tmp_path: Path) 
     assert "\x1b" not in receive.out
 
 
-def test_as_json_each_is_one_document(tmp_path: Path) -> None:
+def test_receiver_prints_one_json_document_for_each(tmp_path: Path) -> None:
     with printing(tmp_path, "--json") as receive:
         post(f"{receive.url}/orders", "t1")
         until(lambda: "\n" in receive.out, "the line")
@@ -85,7 +85,7 @@ def test_as_json_each_is_one_document(tmp_path: Path) -> None:
     assert "body" not in document
 
 
-def test_it_goes_on_when_nobody_reads_what_it_prints() -> None:
+def test_receiver_goes_on_when_nobody_reads_its_output() -> None:
     command = [sys.executable, "-m", "sendonce", "receive", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -101,7 +101,7 @@ def test_it_goes_on_when_nobody_reads_what_it_prints() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_told_to_end_it_sums_up_in_one_line(tmp_path: Path, number: signal.Signals) -> None:
+def test_receiver_sums_up_in_one_line_at_its_end(tmp_path: Path, number: signal.Signals) -> None:
     with printing(tmp_path, "--quiet") as receive:
         statuses(receive.url, "t1", "t1", "t2")
         receive.process.send_signal(number)
@@ -159,7 +159,7 @@ def _signed(url: str, secret: str, body: bytes, *, at: float | None = None, **mo
     return answer.status
 
 
-def test_nothing_is_kept_of_what_is_not_signed_and_a_message_is_known_by_what_is(tmp_path: Path) -> None:
+def test_receiver_keeps_nothing_that_is_unsigned(tmp_path: Path) -> None:
     secret = new_secret()
     file = tmp_path / "secrets"
     file.write_text(secret)
@@ -175,7 +175,7 @@ def test_nothing_is_kept_of_what_is_not_signed_and_a_message_is_known_by_what_is
     assert (signed, kept, known, unknown) == ([200, 200], {"t1": 1}, 200, 404)
 
 
-def test_it_verifies_signatures_by_any_of_its_secrets(tmp_path: Path) -> None:
+def test_receiver_verifies_signatures_by_any_of_its_secrets(tmp_path: Path) -> None:
     old, new = new_secret(), new_secret()
     file = tmp_path / "secrets"
     file.write_text(f"{new}\n{old}\n")
@@ -207,7 +207,7 @@ def test_it_verifies_signatures_by_any_of_its_secrets(tmp_path: Path) -> None:
         (["--secret-file", "bad"], "a signing secret is whsec_"),
     ],
 )
-def test_wrong_use_is_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:
+def test_command_used_wrongly_answers_with_one_sentence(tmp_path: Path, options: list[str], sentence: str) -> None:
     tmp_path.joinpath("empty").touch()
     tmp_path.joinpath("bad").write_text("hunter2")
 
@@ -219,7 +219,7 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, options: list[str], sentence:
     assert "hunter2" not in ended.err
 
 
-def test_a_port_that_is_taken_is_said_to_be() -> None:
+def test_port_that_is_taken_is_said_to_be() -> None:
     with Provider() as provider:
         port = provider.url.rpartition(":")[2]
         ended = run("receive", "--port", port)

@@ -16,7 +16,7 @@ def mail(url: str, to: str) -> None:
         server.sendmail("shop@example.com", to, "Subject: Hello\n\nIt is here.\n")
 
 
-async def test_it_takes_mails_and_requests_and_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_receiver_in_process_takes_mails_and_requests_and_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     async with sendonce.embedded_receiver() as receiving:
         await to_thread(mail, receiving.smtp, "ada@example.com")
         answer = await to_thread(urllib.request.urlopen, f"{receiving.http}/orders", b"{}", 10)
@@ -29,7 +29,7 @@ async def test_it_takes_mails_and_requests_and_prints_them(capsys: pytest.Captur
         await to_thread(mail, receiving.smtp, "ada@example.com")
 
 
-async def test_it_misbehaves_as_told_and_is_quiet_when_it_is_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_receiver_in_process_misbehaves_as_told_and_can_be_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     behaviours = {"mailto:nobody@": {"mail_fail": "550"}}
     async with sendonce.embedded_receiver(is_quiet=True, behaviours=behaviours) as receiving:
         with pytest.raises(smtplib.SMTPResponseException, match="550"):
@@ -39,7 +39,7 @@ async def test_it_misbehaves_as_told_and_is_quiet_when_it_is_to_be(capsys: pytes
     assert capsys.readouterr().out == ""
 
 
-async def test_a_behaviour_that_there_is_not_is_told() -> None:
+async def test_behaviour_that_there_is_not_is_told() -> None:
     with pytest.raises(sendonce.ConfigError, match="there is no behaviour 'fial'"):
         async with sendonce.embedded_receiver(behaviours={"/": {"fial": "500"}}):
             pass

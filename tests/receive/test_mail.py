@@ -31,7 +31,7 @@ def _send(address: str, mail: EmailMessage) -> None:
         connection.send_message(mail)
 
 
-def test_a_mail_is_kept_under_its_message_id(provider: Provider) -> None:
+def test_mail_is_kept_under_its_message_id(provider: Provider) -> None:
     _send(provider.smtp, _mail("one"))
 
     assert provider.received()["one@x.test"] == 1
@@ -41,7 +41,7 @@ def test_a_mail_is_kept_under_its_message_id(provider: Provider) -> None:
     assert "und bis bald" in arrival["body"]
 
 
-def test_it_is_turned_away_as_told(provider: Provider) -> None:
+def test_mail_is_turned_away_as_told(provider: Provider) -> None:
     provider.control(mail_fail="451:each:1")
     with pytest.raises(smtplib.SMTPDataError) as refused:
         _send(provider.smtp, _mail("two"))
@@ -52,7 +52,7 @@ def test_it_is_turned_away_as_told(provider: Provider) -> None:
     assert provider.received()["two@x.test"] == provider.messages()["two@x.test"]["failed"] == 1
 
 
-def test_dropped_after_the_last_dot_it_is_there(provider: Provider) -> None:
+def test_mail_dropped_after_the_last_dot_is_there(provider: Provider) -> None:
     provider.control(drop_after_accept=True)
     with pytest.raises(smtplib.SMTPServerDisconnected):
         _send(provider.smtp, _mail("three"))
@@ -61,7 +61,7 @@ def test_dropped_after_the_last_dot_it_is_there(provider: Provider) -> None:
     assert provider.received()["three@x.test"] == 1
 
 
-def test_closed_it_refuses_mail_too(provider: Provider) -> None:
+def test_receiver_that_is_closed_refuses_mail(provider: Provider) -> None:
     provider.control(closed=True)
     with pytest.raises(ConnectionRefusedError):
         _send(provider.smtp, _mail("four"))
@@ -71,7 +71,7 @@ def test_closed_it_refuses_mail_too(provider: Provider) -> None:
     assert provider.received()["four@x.test"] == 1
 
 
-def test_a_mail_is_printed_on_one_line(tmp_path: Path) -> None:
+def test_mail_is_printed_on_one_line(tmp_path: Path) -> None:
     with printing(tmp_path, "--smtp-port", "0") as receive:
         assert receive.url
         _send(receive.err.split("smtp://")[1].strip(), _mail("five", "Saved"))
@@ -81,7 +81,7 @@ def test_a_mail_is_printed_on_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("behaviour", "accepted"), [("slow", 0), ("late", 1)])
-def test_a_sender_that_hangs_up_was_not_answered(provider: Provider, behaviour: str, accepted: int) -> None:
+def test_sender_that_hangs_up_was_not_answered(provider: Provider, behaviour: str, accepted: int) -> None:
     host, _, port = provider.smtp.partition(":")
     path = f"mailto:{behaviour}@x.test"
     provider.control(**{behaviour: "1s"})

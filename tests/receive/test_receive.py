@@ -45,7 +45,7 @@ def provider(running: Provider) -> Iterator[Provider]:
     running.clear()
 
 
-def test_it_accepts_answers_with_its_id_and_can_be_asked(provider: Provider) -> None:
+def test_receiver_accepts_answers_with_its_id_and_can_be_asked(provider: Provider) -> None:
     answer = post(f"{provider.url}/orders", "t1")
     asked = found(provider.look_up, "t1")
 
@@ -57,7 +57,7 @@ def test_it_accepts_answers_with_its_id_and_can_be_asked(provider: Provider) -> 
     assert provider.received() == {"t1": 1}
 
 
-def test_what_comes_twice_is_accepted_twice_unless_it_deduplicates(provider: Provider) -> None:
+def test_message_that_comes_twice_is_accepted_once_with_deduplicate(provider: Provider) -> None:
     assert statuses(provider.url, "t1", "t1") == [200, 200]
     assert provider.doubled() == {"t1": 2}
     provider.control(deduplicate=True)
@@ -67,14 +67,14 @@ def test_what_comes_twice_is_accepted_twice_unless_it_deduplicates(provider: Pro
     assert {key: each["recognised"] for key, each in provider.messages().items()} == {"t1": 1, "t2": 1}
 
 
-def test_without_a_token_a_message_is_known_by_its_content(provider: Provider) -> None:
+def test_message_without_a_token_is_known_by_its_content(provider: Provider) -> None:
     for body in (b"one", b"one", b"two"):
         post(provider.url, body=body)
 
     assert sorted(provider.received().values()) == [1, 2]
 
 
-def test_it_fails_as_told(provider: Provider) -> None:
+def test_receiver_fails_as_told(provider: Provider) -> None:
     provider.control(fail="503:first:1", retry_after="7s")
     answer = post(provider.url, "t1")
     provider.control(fail="422", path="/blocked")
@@ -87,7 +87,7 @@ def test_it_fails_as_told(provider: Provider) -> None:
     assert provider.messages()["t1"]["failed"] == provider.messages()["t2"]["refused"] == 1
 
 
-def test_it_drops_after_accepting_and_can_be_asked(provider: Provider) -> None:
+def test_receiver_drops_after_accepting_and_can_be_asked(provider: Provider) -> None:
     provider.control(drop_after_accept="first:1")
 
     assert statuses(provider.url, "t1", "t2") == [CUT, 200]
@@ -95,7 +95,7 @@ def test_it_drops_after_accepting_and_can_be_asked(provider: Provider) -> None:
     assert found(provider.look_up, "t1").status == 200
 
 
-def test_it_drops_without_accepting(provider: Provider) -> None:
+def test_receiver_drops_without_accepting(provider: Provider) -> None:
     provider.control(drop=True)
 
     assert statuses(provider.url, "t1") == [CUT]
@@ -103,7 +103,7 @@ def test_it_drops_without_accepting(provider: Provider) -> None:
     assert found(provider.look_up, "t1").status == 404
 
 
-def test_late_it_has_what_was_given_up(provider: Provider) -> None:
+def test_receiver_that_answers_late_has_what_was_given_up(provider: Provider) -> None:
     provider.control(late="3s")
 
     give_up(provider, "t1")
@@ -111,7 +111,7 @@ def test_late_it_has_what_was_given_up(provider: Provider) -> None:
     until(lambda: provider.totals()["unheard"], "the answer to be found unheard")
 
 
-def test_slow_it_does_not_have_what_was_given_up(provider: Provider) -> None:
+def test_receiver_that_reads_slowly_does_not_have_what_was_given_up(provider: Provider) -> None:
     provider.control(slow="3s:first:1")
 
     give_up(provider, "t1")
@@ -120,7 +120,7 @@ def test_slow_it_does_not_have_what_was_given_up(provider: Provider) -> None:
     assert provider.received() == {}
 
 
-def test_it_forgets_what_it_has_but_its_counts_are_true(provider: Provider) -> None:
+def test_receiver_that_forgets_still_counts_truly(provider: Provider) -> None:
     provider.control(deduplicate=True)
     post(provider.url, "t1")
     provider.control(forget=True)
@@ -134,7 +134,7 @@ def test_it_forgets_what_it_has_but_its_counts_are_true(provider: Provider) -> N
     assert provider.received() == {"t1": 2, "t2": 1}
 
 
-def test_look_ups_fail_and_are_slow_as_told(provider: Provider) -> None:
+def test_look_ups_fail_and_are_slow_as_told_to_the_receiver(provider: Provider) -> None:
     post(provider.url, "t1")
     provider.control(look_up_fail="503:first:1", look_up_slow="50ms")
 
@@ -142,14 +142,14 @@ def test_look_ups_fail_and_are_slow_as_told(provider: Provider) -> None:
     assert provider.messages()["t1"]["asked"] == 1
 
 
-def test_it_counts_what_was_sent_after_asking(provider: Provider) -> None:
+def test_receiver_counts_what_was_sent_after_asking(provider: Provider) -> None:
     found(provider.look_up, "t1")
     statuses(provider.url, "t1", "t2")
 
     assert [provider.messages()[token]["after_asking"] for token in ("t1", "t2")] == [1, 0]
 
 
-def test_it_answers_without_an_id(provider: Provider) -> None:
+def test_receiver_answers_without_an_id(provider: Provider) -> None:
     provider.control(ids=False)
     answer = post(provider.url, "t1")
 
@@ -157,7 +157,7 @@ def test_it_answers_without_an_id(provider: Provider) -> None:
     assert answer.document == {}
 
 
-def test_it_answers_twice(provider: Provider) -> None:
+def test_receiver_answers_twice(provider: Provider) -> None:
     provider.control(twice=True)
     address = urlsplit(provider.url)
     with socket.create_connection((address.hostname, address.port), 10) as connection:
@@ -168,7 +168,7 @@ def test_it_answers_twice(provider: Provider) -> None:
     assert list(provider.received().values()) == [1]
 
 
-def test_closed_it_refuses_and_opens_again_on_the_same_port(provider: Provider) -> None:
+def test_receiver_that_is_closed_opens_again_on_the_same_port(provider: Provider) -> None:
     address = urlsplit(provider.url)
     with socket.create_connection((address.hostname, address.port), 10) as kept:
         provider.control(closed=True)
@@ -179,7 +179,7 @@ def test_closed_it_refuses_and_opens_again_on_the_same_port(provider: Provider) 
     assert statuses(provider.url, "t1") == [200]
 
 
-def test_it_shows_the_last_of_what_arrived(provider: Provider) -> None:
+def test_receiver_shows_the_last_of_what_arrived(provider: Provider) -> None:
     post(f"{provider.url}/orders", "t1", b'{"order": 1}')
 
     [arrival] = provider.last()
@@ -187,7 +187,7 @@ def test_it_shows_the_last_of_what_arrived(provider: Provider) -> None:
     assert arrival["body"] == '{"order": 1}'
 
 
-def test_counted_from_zero_it_still_knows_what_is_in_flight(provider: Provider) -> None:
+def test_counts_set_to_zero_still_know_what_is_in_flight(provider: Provider) -> None:
     provider.control(slow="3s")
     give_up(provider, "t1")
     provider.clear()
@@ -197,14 +197,14 @@ def test_counted_from_zero_it_still_knows_what_is_in_flight(provider: Provider) 
     assert provider.totals() == dict.fromkeys(provider.totals(), 0) | {"unheard": 1}
 
 
-def test_a_wrong_order_changes_nothing_and_is_explained(provider: Provider) -> None:
+def test_order_that_is_wrong_changes_nothing_and_is_explained(provider: Provider) -> None:
     with pytest.raises(AssertionError, match="fail cannot be '9'"):
         provider.control(fail="9", closed=True)
 
     assert statuses(provider.url, "t1") == [200]
 
 
-def test_a_request_that_is_cut_before_its_end_has_not_arrived(provider: Provider) -> None:
+def test_request_that_is_cut_before_its_end_has_not_arrived(provider: Provider) -> None:
     address = urlsplit(provider.url)
     with socket.create_connection((address.hostname, address.port), 10) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200\r\n\r\n{}")

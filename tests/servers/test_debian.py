@@ -30,20 +30,20 @@ def unpack_as_a_server(cache: Path, answers: "SimpleQueue[tuple[Path, str]]") ->
 
 
 @pytest.mark.parametrize(("name", "says"), [("promtool", "promtool, version"), ("pgbouncer", "PgBouncer ")])
-def test_a_program_from_debian_runs(name: str, says: str) -> None:
+def test_program_from_debian_runs(name: str, says: str) -> None:
     answer = debian.program(name).run("--version")
 
     assert answer.returncode == 0, answer.stderr
     assert says in answer.stdout + answer.stderr
 
 
-def test_what_was_unpacked_is_found_again() -> None:
+def test_program_that_was_unpacked_is_found_again() -> None:
     first = debian.program("pgbouncer")
 
     assert debian.program("pgbouncer") == first
 
 
-def test_a_program_on_the_machine_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_on_the_machine_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "promtool"
     own.write_text("#!/bin/sh\necho ours\n")
     own.chmod(0o755)
@@ -56,7 +56,7 @@ def test_a_program_on_the_machine_comes_first(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.more
-def test_a_program_is_unpacked_without_root_and_with_no_lists(anybodys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_unpacked_without_root_and_with_no_lists(anybodys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a user with no rights, whose machine never ran apt-get update, two at once: whole, and once."""
     cache, lists = anybodys / "cache", anybodys / "no-lists"
     for folder in (cache, lists / "partial"):
@@ -83,7 +83,7 @@ def test_a_program_is_unpacked_without_root_and_with_no_lists(anybodys: Path, mo
     assert not list(cache.glob("*/pgbouncer-*")), "what it was made in is gone"
 
 
-def test_where_nothing_can_be_had_one_sentence_says_what_to_install(
+def test_program_that_cannot_be_had_is_named_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

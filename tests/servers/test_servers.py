@@ -39,25 +39,25 @@ def is_listening(dsn: str) -> bool:
 
 
 @pytest.mark.parametrize("version", [15, 16, 18])
-def test_each_version_starts_and_answers(server_of: Callable[[int], Server], version: int) -> None:
+def test_version_starts_and_answers(server_of: Callable[[int], Server], version: int) -> None:
     server = server_of(version)
 
     assert server.version == version
     assert str(answer(server.dsn(), "select version()")).startswith(f"PostgreSQL {version}.")
 
 
-def test_the_same_server_is_found_again(server_of: Callable[[int], Server]) -> None:
+def test_server_of_one_version_is_found_again(server_of: Callable[[int], Server]) -> None:
     assert server_of(16).pid == server_of(16).pid
 
 
-def test_every_test_gets_an_empty_database(pg_dsn: str, postgres_server: Server) -> None:
+def test_test_gets_an_empty_database(pg_dsn: str, postgres_server: Server) -> None:
     count = "select count(*) from pg_class where relnamespace = 'public'::regnamespace"
 
     assert answer(pg_dsn, count) == 0
     assert answer(pg_dsn, "select current_database()") != answer(postgres_server.dsn(), "select current_database()")
 
 
-def test_a_database_can_be_copied_and_dropped_while_in_use(postgres_server: Server) -> None:
+def test_database_can_be_copied_and_dropped_while_in_use(postgres_server: Server) -> None:
     original = postgres_server.create_database()
     with psycopg.connect(postgres_server.dsn(original)) as connection:
         connection.execute("create table kept as select 41 as answer")
@@ -79,7 +79,7 @@ def test_settings_are_taken(own_server: Server) -> None:
 
 
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
-def test_what_was_committed_survives_a_restart(own_server: Server, mode: Mode) -> None:
+def test_commit_survives_a_restart_of_the_server(own_server: Server, mode: Mode) -> None:
     with psycopg.connect(own_server.dsn()) as connection:
         connection.execute("create table kept as select 41 as answer")
     before = own_server.pid
@@ -90,7 +90,7 @@ def test_what_was_committed_survives_a_restart(own_server: Server, mode: Mode) -
     assert answer(own_server.dsn(), "select answer from kept") == 41
 
 
-def test_a_stopped_server_leaves_nothing(own_server: Server) -> None:
+def test_stopped_server_leaves_nothing(own_server: Server) -> None:
     own_server.stop()
 
     assert not is_listening(own_server.dsn())
@@ -111,7 +111,7 @@ def test_programs_in_a_private_folder_are_found_a_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "?connect_timeout=5"])
-def test_a_server_can_be_named(
+def test_server_can_be_named(
     postgres_server: Server, pg_dsn: str, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setenv(EXTERNAL, pg_dsn + suffix)
@@ -125,13 +125,13 @@ def test_a_server_can_be_named(
         server.halt()
 
 
-def test_a_server_reached_through_a_socket_can_be_named(postgres_server: Server) -> None:
+def test_server_reached_through_a_socket_can_be_named(postgres_server: Server) -> None:
     server = Server(url="postgresql:///any?host=%2Fsome%2Ffolder&port=5433", version=postgres_server.version)
 
     assert server.dsn("other") == "postgresql:///other?host=%2Fsome%2Ffolder&port=5433"
 
 
-def test_the_servers_of_a_killed_run_are_stopped(pytestconfig: pytest.Config) -> None:
+def test_servers_of_a_killed_run_are_stopped(pytestconfig: pytest.Config) -> None:
     script = (
         "import os, signal, time; from pathlib import Path; from tests.servers import postgres, runs\n"
         f"run = runs.Run(Path.cwd()); os.environ[{FOLDER!r}] = str(run.folder)\n"
@@ -146,7 +146,7 @@ def test_the_servers_of_a_killed_run_are_stopped(pytestconfig: pytest.Config) ->
     until(lambda: not is_listening(dsn) and not Path(folder).exists(), "the server and its folder to be gone")
 
 
-def test_a_run_that_is_over_has_no_folder(pytestconfig: pytest.Config) -> None:
+def test_run_that_is_over_has_no_folder(pytestconfig: pytest.Config) -> None:
     run = Run(pytestconfig.rootpath)
 
     run.over()

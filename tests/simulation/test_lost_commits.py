@@ -118,7 +118,7 @@ def doubled(seeds: range) -> list[str]:
     return [f"seed {seed}: {intent}" for seed in seeds for intent, times in play(seed).items() if times > 1]
 
 
-def test_a_database_that_goes_back_doubles_nothing() -> None:
+def test_database_that_goes_back_doubles_nothing() -> None:
     assert doubled(range(60)) == []
 
 
@@ -142,7 +142,7 @@ def believes_what_was_said_before() -> AbstractContextManager[Any]:
 
 
 @pytest.mark.parametrize("plant", [notices_nothing, asks_at_once, believes_what_was_said_before])
-def test_a_planted_fault_doubles(plant: Planted) -> None:
+def test_planted_fault_doubles(plant: Planted) -> None:
     with plant():
         assert doubled(range(100)) != []
     with nullcontext():

@@ -15,19 +15,19 @@ LOOK = 2.5
 
 @pytest.mark.parametrize("to", [HOST, CHANNEL])
 @pytest.mark.parametrize("outage", [30.0, 31.5, 33.0])
-def test_after_half_a_minute_of_outage_the_flow_is_back_within_fifteen_seconds(outage: float, to: str) -> None:
+def test_outage_of_half_a_minute_is_over_within_fifteen_seconds(outage: float, to: str) -> None:
     """It may end just before a probe, or just after one."""
     assert recovery(1, outage, to=to) <= 15.0
 
 
 @pytest.mark.slow
-def test_after_five_minutes_within_half_of_that() -> None:
+def test_outage_of_five_minutes_is_over_within_half_of_that() -> None:
     assert recovery(0, 300.0) <= 150.0
 
 
 @pytest.mark.parametrize("to", [HOST, CHANNEL])
 @pytest.mark.parametrize("seed", range(2))
-def test_who_answers_seven_of_ten_keeps_its_flow(seed: int, to: str) -> None:
+def test_receiver_that_answers_seven_of_ten_keeps_its_flow(seed: int, to: str) -> None:
     """It sends again what was not answered, later: nothing of it waits for a breaker."""
     seen = watch(seed, [(60.0, 0.7)], to=to)
 
@@ -36,7 +36,7 @@ def test_who_answers_seven_of_ten_keeps_its_flow(seed: int, to: str) -> None:
 
 
 @pytest.mark.parametrize("to", [HOST, CHANNEL])
-def test_who_was_away_and_answers_seven_of_ten_then_has_its_flow_again(to: str) -> None:
+def test_receiver_that_was_away_and_answers_seven_of_ten_has_its_flow_again(to: str) -> None:
     """While it ramps up, one failure does not stop it."""
     seen = watch(3, [(5.0, 1.0), (30.0, 0.0), (60.0, 0.7)], to=to)
     back = [at for at in seen.taken if at > seen.changes[-1] + 20]
@@ -45,14 +45,14 @@ def test_who_was_away_and_answers_seven_of_ten_then_has_its_flow_again(to: str) 
 
 
 @pytest.mark.parametrize("share", [0.3, 0.05])
-def test_whoever_answers_a_small_share_is_never_left_alone_for_longer_than_the_pause(share: float) -> None:
+def test_receiver_that_answers_a_small_share_is_never_left_alone_for_longer_than_the_pause(share: float) -> None:
     seen = watch(4, [(120.0, share)])
 
     assert seen.longest_silence <= max(FIRST_PAUSE, 120.0 / 2) + LOOK
     assert seen.taken
 
 
-def test_the_page_shows_what_was_measured() -> None:
+def test_page_shows_what_was_measured() -> None:
     figures = latest()["recovery"]
     page = (ROOT / "docs/about/fairness.md").read_text("utf-8")
 

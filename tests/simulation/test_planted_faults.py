@@ -15,7 +15,7 @@ QUICKLY = 400
     "name",
     [pytest.param(name, marks=[pytest.mark.more] if each.within > QUICKLY else []) for name, each in FAULTS.items()],
 )
-def test_a_planted_fault_is_found_by_the_rule_it_breaks(name: str) -> None:
+def test_planted_fault_is_found_by_the_rule_it_breaks(name: str) -> None:
     found = _first_failure(FAULTS[name])
 
     assert found is not None, f"{name} was not found within {FAULTS[name].within} seeds"

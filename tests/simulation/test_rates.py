@@ -18,7 +18,7 @@ A_SECOND = 2.0
 SECONDS = 60
 
 
-def test_a_rated_subscription_gets_its_rate_at_a_host_that_others_keep_busy() -> None:
+def test_rated_subscription_gets_its_rate_at_a_host_that_others_keep_busy() -> None:
     scene = Scene(5, Profile(events=0, seconds=SECONDS, nodes=1))
     scene.config = WorkerConfig(concurrency=20, per_host=8)
     with virtual_time(scene), patch.object(nodes, "POLICY", Policy()):

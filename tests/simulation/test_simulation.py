@@ -34,7 +34,7 @@ print(trace.hexdigest())
 @pytest.mark.parametrize(
     "chunk", [pytest.param(chunk, marks=[pytest.mark.more] if chunk >= ALWAYS else []) for chunk in range(CHUNKS)]
 )
-def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> None:
+def test_simulation_loses_and_doubles_nothing_whatever_happens(chunk: int) -> None:
     total = play(range(chunk * CHUNK, (chunk + 1) * CHUNK))
 
     assert total.failures == []
@@ -44,18 +44,18 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_happens(chunk: int) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nothing_is_lost_and_nothing_doubled_behind_breakers() -> None:
+def test_simulation_loses_and_doubles_nothing_behind_breakers() -> None:
     """Channels fail more often than not: breakers open, are probed, and ramp up while everything else goes wrong."""
     assert play(range(20), profile="outages").failures == []
 
 
 @pytest.mark.more
 @pytest.mark.timeout(1800)
-def test_nothing_is_lost_and_nothing_doubled_behind_breakers_for_long() -> None:
+def test_simulation_loses_and_doubles_nothing_behind_breakers_for_long() -> None:
     assert play(range(20, 100), profile="outages").failures == []
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+def test_seed_decides_the_whole_run() -> None:
     first, second = (_trace_of(7), _trace_of(7))
 
     assert first == second
@@ -63,14 +63,14 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_is_the_same_run_in_another_process() -> None:
+def test_seed_is_the_same_run_in_another_process() -> None:
     traces = {_trace_elsewhere(11, hash_seed) for hash_seed in ("1", "2")}
 
     assert traces == {_trace_of(11)}
 
 
 @pytest.mark.soak
-def test_nothing_is_lost_and_nothing_doubled_for_long() -> None:
+def test_simulation_loses_and_doubles_nothing_for_long() -> None:
     """Two processes of its own, so that one test keeps the figures of all of it."""
     total = play_many(0, LONG_SEEDS, profile="long", processes=2)
 
@@ -87,7 +87,7 @@ def test_nothing_is_lost_and_nothing_doubled_for_long() -> None:
 
 
 @pytest.mark.parametrize("option", ["--seeds", "--processes"])
-def test_none_at_all_is_refused_and_not_reported_as_well(
+def test_option_of_zero_is_refused(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "1", option, "0"])

@@ -119,7 +119,7 @@ async def test_values_go_in_and_come_out_as_they_are(driver: Driver) -> None:
     assert [type(each) for each in found[0][:6]] == [type(each) for each in READ[:6]]
 
 
-async def test_a_query_without_values_keeps_its_percent_signs(driver: Driver) -> None:
+async def test_query_without_values_keeps_its_percent_signs(driver: Driver) -> None:
     found = await driver.execute("select 7 % 4, '%s %% %(a)s'")
 
     assert await found.fetchone() == (3, "%s %% %(a)s")
@@ -131,7 +131,7 @@ async def test_values_can_be_told_by_their_place(driver: Driver) -> None:
     assert await found.fetchall() == [("b", "a")]
 
 
-async def test_what_is_written_gives_rows_only_if_it_says_so(driver: Driver) -> None:
+async def test_statement_that_writes_gives_rows_only_with_returning(driver: Driver) -> None:
     silent = await driver.execute("insert into memos (id) values (%(id)s)", {"id": 1})
     told = await driver.execute(
         "with added as (insert into memos (id) values (2), (3) returning id) select id from added order by id", {}
@@ -159,7 +159,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("statement", "state", "constraint", "ours"), FAILURES, ids=lambda each: str(each)[:20])
-async def test_a_failure_is_told_as_psycopg_3_tells_it(
+async def test_failure_is_told_as_psycopg_3_tells_it(
     driver: Driver, statement: str, state: str, constraint: str | None, ours: type[SendonceError]
 ) -> None:
     with pytest.raises(psycopg.Error) as raised:
@@ -173,20 +173,20 @@ async def test_a_failure_is_told_as_psycopg_3_tells_it(
     assert "secret" not in str(told.value)
 
 
-async def test_a_statement_that_fails_is_told_as_a_script_is(driver: Driver) -> None:
+async def test_statement_that_fails_is_told_as_a_script_is(driver: Driver) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation) as raised:
         await driver.execute("insert into memos (id) values (%(id)s), (%(id)s) returning id", {"id": 1})
 
     assert raised.value.diag.constraint_name == "memos_pkey"
 
 
-async def test_a_text_that_no_database_takes_is_a_bad_value(driver: Driver) -> None:
+async def test_text_that_no_database_takes_is_a_bad_value(driver: Driver) -> None:
     with pytest.raises(BadValue):
         async with translated():
             await driver.execute("select %(text)s", {"text": "a\0b"})
 
 
-async def test_a_connection_that_was_cut_is_told_to_be(driver: Driver, without_tables: Address) -> None:
+async def test_connection_that_was_cut_is_told_to_be(driver: Driver, without_tables: Address) -> None:
     [[pid]] = await (await driver.execute("select pg_backend_pid()")).fetchall()
     without_tables.look("select pg_terminate_backend(?)", pid)
 

@@ -10,7 +10,7 @@ from sendonce import ConfigError, Failed, Unknown, testing
 from tests.testing.recording import HOOK, publish
 
 
-def test_what_is_to_be_delivered_later_waits_for_its_time(connection: Any) -> None:
+def test_delivery_for_later_waits_for_its_time(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection, deliver_at=datetime.now(UTC) + timedelta(hours=1))
 
@@ -37,7 +37,7 @@ def test_times_that_are_reckoned_from_the_moved_clock_fit_it(connection: Any) ->
     assert [(each.key, each.reason) for each in box.dead_letters()] == [("late", "expired")]
 
 
-def test_a_deadline_passes(connection: Any) -> None:
+def test_deadline_passes(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection, expires_at=datetime.now(UTC) + timedelta(hours=1))
 
@@ -47,7 +47,7 @@ def test_a_deadline_passes(connection: Any) -> None:
     assert [each.reason for each in box.dead_letters()] == ["expired"]
 
 
-def test_a_breaker_is_probed_when_its_pause_is_over(connection: Any) -> None:
+def test_breaker_is_probed_when_its_pause_is_over(connection: Any) -> None:
     box = testing.outbox(connection, policy={"max_attempts": 50, "jitter": 0})
     box.receiver.answer(Failed("down"), times=10)
     for n in range(12):
@@ -78,7 +78,7 @@ def test_doubt_waits_before_it_is_asked(connection: Any) -> None:
     assert [each.status for each in box.deliveries()] == ["Completed"]
 
 
-def test_what_is_told_has_the_moved_time(connection: Any) -> None:
+def test_channel_is_given_the_moved_time(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection)
 
@@ -87,7 +87,7 @@ def test_what_is_told_has_the_moved_time(connection: Any) -> None:
     assert "(3d ago)" in box.explain(1)[0]
 
 
-def test_a_machine_whose_clock_is_behind_the_databases_sends_all_the_same(
+def test_machine_whose_clock_is_behind_the_databases_sends_all_the_same(
     connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Behind(datetime):
@@ -103,7 +103,7 @@ def test_a_machine_whose_clock_is_behind_the_databases_sends_all_the_same(
     assert len(box.drain()) == 1
 
 
-def test_time_cannot_be_moved_back_or_by_what_is_no_time() -> None:
+def test_clock_cannot_be_moved_back_or_by_what_is_no_time() -> None:
     clock = testing.Clock()
 
     with pytest.raises(ConfigError, match="cannot be moved back"):

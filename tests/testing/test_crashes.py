@@ -21,9 +21,7 @@ def states(box: Box) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("point", IN_FLIGHT)
-def test_what_was_in_flight_is_leased_until_the_clock_has_moved_and_then_sent_again(
-    connection: Any, point: str
-) -> None:
+def test_crash_leaves_a_lease_until_the_clock_has_moved(connection: Any, point: str) -> None:
     box = testing.outbox(connection)
     publish(connection)
 
@@ -43,7 +41,7 @@ def test_what_was_in_flight_is_leased_until_the_clock_has_moved_and_then_sent_ag
     assert states(box) == [("Completed", 2)]
 
 
-def test_what_was_settled_before_the_crash_stays_settled(connection: Any) -> None:
+def test_crash_keeps_what_was_settled_before(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection)
 
@@ -57,7 +55,7 @@ def test_what_was_settled_before_the_crash_stays_settled(connection: Any) -> Non
 
 
 @pytest.mark.parametrize(("point", "asked"), [("before_look_up", 0), ("after_look_up", 1)])
-def test_a_crash_at_a_look_up_is_followed_by_another_look_up(connection: Any, point: str, asked: int) -> None:
+def test_crash_at_a_look_up_is_followed_by_another_look_up(connection: Any, point: str, asked: int) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Unknown("timeout"))
     publish(connection)
@@ -75,7 +73,7 @@ def test_a_crash_at_a_look_up_is_followed_by_another_look_up(connection: Any, po
 
 
 @pytest.mark.parametrize("point", ["before_expire", "after_expire"])
-def test_a_crash_while_leases_are_closed_loses_nothing(connection: Any, point: str) -> None:
+def test_crash_while_leases_are_closed_loses_nothing(connection: Any, point: str) -> None:
     box = testing.outbox(connection)
     publish(connection)
     with box.crash("before_send"):
@@ -93,13 +91,13 @@ def test_a_crash_while_leases_are_closed_loses_nothing(connection: Any, point: s
     assert states(box) == [("Completed", 2)]
 
 
-def test_every_point_that_a_drain_comes_to_is_covered_here() -> None:
+def test_point_that_a_drain_comes_to_is_covered_here() -> None:
     covered = {*IN_FLIGHT, "after_settle", "before_look_up", "after_look_up", "before_expire", "after_expire"}
 
     assert {name.partition(".")[2] for name in POINTS} - covered == {"before_renew"}
 
 
-def test_what_may_have_been_sent_by_mail_is_held_for_a_person(connection: Any) -> None:
+def test_crash_in_a_mail_is_held_for_a_person(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection, to=MAIL)
 
@@ -112,7 +110,7 @@ def test_what_may_have_been_sent_by_mail_is_held_for_a_person(connection: Any) -
     assert [each.reason for each in box.dead_letters()] == ["in_doubt"]
 
 
-def test_a_receiver_that_can_be_asked_is_asked_and_nothing_is_doubled(connection: Any) -> None:
+def test_receiver_that_can_be_asked_is_asked_and_nothing_is_doubled(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     publish(connection, to=[HOOK, MAIL])
 
@@ -125,7 +123,7 @@ def test_a_receiver_that_can_be_asked_is_asked_and_nothing_is_doubled(connection
     assert {status for status, _ in states(box)} == {"Completed"}
 
 
-def test_of_several_only_what_was_begun_is_sent_and_the_rest_follows(connection: Any) -> None:
+def test_crash_repeats_only_what_was_begun(connection: Any) -> None:
     box = testing.outbox(connection)
     for n in range(5):
         publish(connection, str(n))
@@ -141,7 +139,7 @@ def test_of_several_only_what_was_begun_is_sent_and_the_rest_follows(connection:
     assert {status for status, _ in states(box)} == {"Completed"}
 
 
-def test_an_own_handler_is_met_by_the_same_token_after_a_crash(connection: Any) -> None:
+def test_own_handler_is_met_by_the_same_token_after_a_crash(connection: Any) -> None:
     channels, handled = Channels(), dict[str, str]()
 
     @channels.channel("sms")
@@ -160,7 +158,7 @@ def test_an_own_handler_is_met_by_the_same_token_after_a_crash(connection: Any) 
     assert (len(handled), box.received("sms:1")) == (1, 2)
 
 
-async def test_a_crash_is_the_same_on_every_kind_of_connection(caller: Caller) -> None:
+async def test_crash_is_the_same_on_every_kind_of_connection(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection)
     await box.aadmin(lambda admin: admin.aadd_subscription(types=["memo.created"], to=HOOK))
     for key in ("1", "2"):
@@ -177,7 +175,7 @@ async def test_a_crash_is_the_same_on_every_kind_of_connection(caller: Caller) -
     assert 4 <= box.received(HOOK) <= 8
 
 
-def test_a_crash_can_follow_a_crash(connection: Any) -> None:
+def test_crash_can_follow_a_crash(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection)
 
@@ -191,7 +189,7 @@ def test_a_crash_can_follow_a_crash(connection: Any) -> None:
     assert box.received(HOOK) == 1
 
 
-def test_a_point_that_is_not_there_is_an_error_that_names_all(connection: Any) -> None:
+def test_point_that_is_not_there_is_an_error_that_names_all(connection: Any) -> None:
     box = testing.outbox(connection)
 
     named = "no point 'lunch' to crash at; there are: after_claim, before_look_up, "
@@ -200,14 +198,14 @@ def test_a_point_that_is_not_there_is_an_error_that_names_all(connection: Any) -
 
 
 @pytest.mark.parametrize("point", ["before_renew", "keeper.before_renew"])
-def test_a_point_that_no_drain_comes_to_is_not_there(connection: Any, point: str) -> None:
+def test_point_that_no_drain_comes_to_is_not_there(connection: Any, point: str) -> None:
     box = testing.outbox(connection)
 
     with pytest.raises(ConfigError, match=f"no point '{point}' to crash at"), box.crash(point):
         pass
 
 
-async def test_a_crash_cuts_off_the_database_and_ends_the_engine() -> None:
+async def test_crash_cuts_off_the_database_and_ends_the_engine() -> None:
     crash, cuts = Crash("after_send"), list[str]()
     engine: asyncio.Task[object] = asyncio.create_task(asyncio.Event().wait())
     crash.arm(engine, lambda: cuts.append("cut"))
@@ -222,7 +220,7 @@ async def test_a_crash_cuts_off_the_database_and_ends_the_engine() -> None:
     assert (cuts, engine.cancelled(), crash.has_happened) == (["cut"], True, True)
 
 
-async def test_a_drain_that_is_cancelled_has_not_crashed(connection: Any) -> None:
+async def test_drain_that_is_cancelled_has_not_crashed(connection: Any) -> None:
     channels, begun = Channels(), asyncio.Event()
 
     @channels.channel("sms")
@@ -246,14 +244,14 @@ async def test_a_drain_that_is_cancelled_has_not_crashed(connection: Any) -> Non
         await drain
 
 
-def test_a_crash_of_the_tests_own_is_not_taken_for_ours(connection: Any) -> None:
+def test_crash_of_the_tests_own_is_not_taken_for_ours(connection: Any) -> None:
     box = testing.outbox(connection)
 
     with pytest.raises(testing.Crashed, match="mine"), box.crash("after_send"):
         raise testing.Crashed("mine")
 
 
-def test_a_point_that_was_not_reached_fails_the_test(connection: Any) -> None:
+def test_point_that_was_not_reached_fails_the_test(connection: Any) -> None:
     box = testing.outbox(connection)
 
     with (
@@ -263,7 +261,7 @@ def test_a_point_that_was_not_reached_fails_the_test(connection: Any) -> None:
         box.drain()
 
 
-def test_only_one_crash_can_be_to_come(connection: Any) -> None:
+def test_crash_can_be_planned_only_once_at_a_time(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection)
 
@@ -276,7 +274,7 @@ def test_only_one_crash_can_be_to_come(connection: Any) -> None:
         box.drain()
 
 
-def test_an_error_of_the_test_within_the_block_is_its_own(connection: Any) -> None:
+def test_error_of_the_test_within_the_block_is_its_own(connection: Any) -> None:
     box = testing.outbox(connection)
 
     with pytest.raises(KeyError), box.crash("after_send"):

@@ -21,7 +21,7 @@ from tests.testing.conftest import OPENERS, without_tables_in
 from tests.testing.recording import HOOK, MAIL, publish
 
 
-def test_a_message_is_shown_as_its_receiver_gets_it(connection: Any) -> None:
+def test_message_is_shown_as_its_receiver_gets_it(connection: Any) -> None:
     box = testing.outbox(connection)
     mail = Email("ada@example.com", subject="Saved", text="Memo 7 is saved.")
     Outbox().publish(
@@ -38,7 +38,7 @@ def test_a_message_is_shown_as_its_receiver_gets_it(connection: Any) -> None:
     assert len({hook.token, letter.token}) == 2
 
 
-def test_the_callers_own_rows_are_untouched_and_its_transaction_stays_open(connection: Any, address: Address) -> None:
+def test_callers_own_rows_are_untouched_and_its_transaction_stays_open(connection: Any, address: Address) -> None:
     box = testing.outbox(connection)
     connection.execute("insert into memos (id, body) values (1, 'mine')")
     publish(connection)
@@ -51,7 +51,7 @@ def test_the_callers_own_rows_are_untouched_and_its_transaction_stays_open(conne
     assert connection.execute("select count(*) from memos").fetchall() == [(0,)]
 
 
-def test_nothing_is_left_in_the_database_after_a_rollback(connection: Any, address: Address) -> None:
+def test_rollback_leaves_nothing_in_the_database(connection: Any, address: Address) -> None:
     box = testing.outbox(connection)
     publish(connection)
     box.drain()
@@ -62,7 +62,7 @@ def test_nothing_is_left_in_the_database_after_a_rollback(connection: Any, addre
     assert [name for (name,) in address.look(tables) if name.startswith("sendonce")] == []
 
 
-def test_it_works_as_well_when_the_caller_commits(pg_dsn: str, tmp_path: Any) -> None:
+def test_drain_works_as_well_when_the_caller_commits(pg_dsn: str, tmp_path: Any) -> None:
     for connection in (sqlite3.connect(tmp_path / "own.db"), psycopg.connect(pg_dsn)):
         with closing(connection):
             box = testing.outbox(connection)
@@ -79,7 +79,7 @@ def test_it_works_as_well_when_the_caller_commits(pg_dsn: str, tmp_path: Any) ->
 
 
 @pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite", "psycopg", "psycopg-async", "psycopg2", "asyncpg"])
-async def test_a_connection_that_commits_by_itself_commits_what_the_engine_writes(
+async def test_connection_that_commits_by_itself_commits_what_the_engine_writes(
     request: pytest.FixtureRequest, tmp_path: Any, kind: str
 ) -> None:
     address = (
@@ -97,7 +97,7 @@ async def test_a_connection_that_commits_by_itself_commits_what_the_engine_write
         assert address.look("select status from sendonce_deliveries") == [("Completed",)]
 
 
-async def test_a_transaction_that_the_caller_has_begun_by_hand_is_theirs_to_end(without_tables: Address) -> None:
+async def test_transaction_that_the_caller_has_begun_by_hand_is_theirs_to_end(without_tables: Address) -> None:
     for kind in ("psycopg", "psycopg2", "asyncpg"):
         async with OPENERS[kind](without_tables, autocommit=True) as caller:
             await caller.do("begin")
@@ -109,7 +109,7 @@ async def test_a_transaction_that_the_caller_has_begun_by_hand_is_theirs_to_end(
             assert without_tables.look("select to_regclass('sendonce_events')") == [(None,)]
 
 
-def test_a_savepoint_of_the_callers_takes_back_what_was_drained_within_it(connection: Any) -> None:
+def test_savepoint_of_the_callers_takes_back_what_was_drained_within_it(connection: Any) -> None:
     box = testing.outbox(connection)
     publish(connection, "1")
     connection.execute("savepoint mine")
@@ -123,7 +123,7 @@ def test_a_savepoint_of_the_callers_takes_back_what_was_drained_within_it(connec
     assert [each.key for each in second] == ["1"]
 
 
-def test_a_session_of_savepoints_over_one_connection_is_drained(address: Address) -> None:
+def test_session_of_savepoints_over_one_connection_is_drained(address: Address) -> None:
     engine = sqlalchemy.create_engine(address.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection, connection.begin() as outer:
         with Session(connection, join_transaction_mode="create_savepoint") as session:
@@ -136,7 +136,7 @@ def test_a_session_of_savepoints_over_one_connection_is_drained(address: Address
     engine.dispose()
 
 
-def test_two_boxes_on_one_connection_send_everything_once(connection: Any) -> None:
+def test_boxes_on_one_connection_send_everything_once(connection: Any) -> None:
     one, two = testing.outbox(connection), testing.outbox(connection)
     publish(connection, "1")
     first = one.drain()
@@ -149,7 +149,7 @@ def test_two_boxes_on_one_connection_send_everything_once(connection: Any) -> No
 
 
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE_READ"])
-def test_it_works_at_every_level_of_isolation(without_tables: Address, level: str) -> None:
+def test_drain_works_at_every_level_of_isolation(without_tables: Address, level: str) -> None:
     with psycopg.connect(without_tables.url) as connection:
         connection.isolation_level = psycopg.IsolationLevel[level]
         box = testing.outbox(connection)
@@ -159,7 +159,7 @@ def test_it_works_at_every_level_of_isolation(without_tables: Address, level: st
         connection.rollback()
 
 
-def test_how_the_caller_likes_its_rows_does_not_matter_and_stays(without_tables: Address) -> None:
+def test_row_factory_of_the_caller_does_not_matter_and_stays(without_tables: Address) -> None:
     lite = sqlite3.connect(":memory:")
     lite.row_factory, lite.text_factory = sqlite3.Row, bytes
     with closing(lite), psycopg.connect(without_tables.url, row_factory=dict_row) as postgres:
@@ -174,7 +174,7 @@ def test_how_the_caller_likes_its_rows_does_not_matter_and_stays(without_tables:
         postgres.rollback()
 
 
-async def test_how_a_caller_of_aiosqlite_likes_its_rows_does_not_matter_and_stays() -> None:
+async def test_row_factory_of_aiosqlite_does_not_matter_and_stays() -> None:
     async with aiosqlite.connect(":memory:") as connection:
         connection.row_factory, connection.text_factory = sqlite3.Row, bytes
         box = await testing.aoutbox(connection)
@@ -185,7 +185,7 @@ async def test_how_a_caller_of_aiosqlite_likes_its_rows_does_not_matter_and_stay
             assert [row["a"] for row in await cursor.fetchall()] == [b"a"]
 
 
-def test_a_table_of_the_callers_is_not_hidden_by_ours() -> None:
+def test_table_of_the_callers_is_not_hidden_by_ours() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("create table results (id integer)")
         box = testing.outbox(connection)
@@ -195,7 +195,7 @@ def test_a_table_of_the_callers_is_not_hidden_by_ours() -> None:
         assert [column[1] for column in connection.execute("pragma table_info(results)")] == ["id"]
 
 
-def test_the_search_path_is_as_it_was(without_tables: Address) -> None:
+def test_search_path_is_as_it_was(without_tables: Address) -> None:
     with psycopg.connect(without_tables.url) as connection:
         connection.execute("create schema mine; set search_path = mine, public")
 
@@ -208,7 +208,7 @@ def test_the_search_path_is_as_it_was(without_tables: Address) -> None:
         connection.rollback()
 
 
-def test_what_fails_is_tried_again_when_its_time_has_come(connection: Any) -> None:
+def test_retry_comes_when_its_time_has_come(connection: Any) -> None:
     box = testing.outbox(connection, policy={"jitter": 0, "first_delay": "20m"})
     box.receiver.answer(Failed("busy"), times=2)
     publish(connection)
@@ -222,7 +222,7 @@ def test_what_fails_is_tried_again_when_its_time_has_come(connection: Any) -> No
     assert (len(box.sent), box.received(HOOK)) == (3, 1)
 
 
-def test_many_to_one_destination_are_all_sent_in_one_drain(connection: Any) -> None:
+def test_drain_sends_many_to_one_destination(connection: Any) -> None:
     box = testing.outbox(connection)
     for n in range(250):
         publish(connection, str(n))
@@ -232,7 +232,7 @@ def test_many_to_one_destination_are_all_sent_in_one_drain(connection: Any) -> N
     assert sorted(int(each.key) for each in sent) == list(range(250))
 
 
-def test_an_own_channel_is_used_and_what_it_has_none_for_is_recorded(connection: Any) -> None:
+def test_own_channel_is_used_and_what_it_has_none_for_is_recorded(connection: Any) -> None:
     channels, closed = Channels(), []
 
     @channels.channel("sms")
@@ -253,7 +253,7 @@ def test_an_own_channel_is_used_and_what_it_has_none_for_is_recorded(connection:
     assert closed == [True]
 
 
-def test_a_channel_that_always_wants_it_again_at_once_has_it_again_after_the_backoff(connection: Any) -> None:
+def test_channel_that_always_wants_it_again_at_once_has_it_again_after_the_backoff(connection: Any) -> None:
     channels = Channels()
 
     @channels.channel("sms")
@@ -267,7 +267,7 @@ def test_a_channel_that_always_wants_it_again_at_once_has_it_again_after_the_bac
     assert box.drain() == []
 
 
-def test_what_a_rate_or_a_stop_holds_back_is_not_waited_for(connection: Any) -> None:
+def test_drain_does_not_wait_for_what_a_rate_or_a_stop_holds_back(connection: Any) -> None:
     box = testing.outbox(connection)
     box.admin(lambda admin: admin.aadd_subscription(types=["memo.*"], to=HOOK, rate="1/h"))
     for key in ("1", "2", "3"):
@@ -280,7 +280,7 @@ def test_what_a_rate_or_a_stop_holds_back_is_not_waited_for(connection: Any) -> 
     assert drained == [1, 1, 0]
 
 
-def test_a_subscription_is_served(connection: Any) -> None:
+def test_subscription_is_served(connection: Any) -> None:
     box = testing.outbox(connection)
     entered = box.subscribe(["memo.*"], HOOK, tenant="acme")
     publish(connection, to=(), tenant="acme")
@@ -290,7 +290,7 @@ def test_a_subscription_is_served(connection: Any) -> None:
     assert (sent.destination, sent.tenant, entered.tenant) == (HOOK, "acme", "acme")
 
 
-def test_a_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> None:
+def test_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> None:
     box = testing.outbox(connection)
     entered = box.subscribe(["memo.*"], HOOK)
     box.receiver.answer(Refused("http_410"))
@@ -301,7 +301,7 @@ def test_a_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> N
     assert box.admin(lambda admin: admin.asubscription(entered.id)).state == "disabled"
 
 
-def test_an_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any) -> None:
+def test_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any) -> None:
     channels, given = Channels(), []
 
     @channels.channel("https")
@@ -317,7 +317,7 @@ def test_an_own_channel_is_given_what_a_subscription_is_signed_with(connection: 
     assert [len(each.signing) for each in given] == [1]
 
 
-def test_a_request_is_seen_at_the_desk(connection: Any) -> None:
+def test_request_is_seen_at_the_desk(connection: Any) -> None:
     box = testing.outbox(connection)
     made = Outbox().request(connection, "memo.shared", {}, key="1", subject="7", version=1, required=[HOOK, MAIL])
     box.drain()
@@ -327,7 +327,7 @@ def test_a_request_is_seen_at_the_desk(connection: Any) -> None:
     assert (state.status, {each.destination for each in state.recipients}) == ("succeeded", {HOOK, MAIL})
 
 
-def test_no_worker_is_at_work_after_a_drain(connection: Any) -> None:
+def test_worker_is_gone_after_a_drain(connection: Any) -> None:
     box = testing.outbox(connection)
 
     box.drain()
@@ -335,7 +335,7 @@ def test_no_worker_is_at_work_after_a_drain(connection: Any) -> None:
     assert box.admin(lambda admin: admin.astatus()).workers == ()
 
 
-def test_a_database_of_a_newer_program_is_refused_in_one_sentence(connection: Any) -> None:
+def test_database_of_a_newer_program_is_refused_in_one_sentence(connection: Any) -> None:
     testing.outbox(connection)
     connection.execute("update sendonce_meta set value = '999' where name = 'schema_version'")
 
@@ -343,7 +343,7 @@ def test_a_database_of_a_newer_program_is_refused_in_one_sentence(connection: An
         testing.outbox(connection)
 
 
-def test_a_transaction_that_cannot_write_is_an_error_and_not_waited_for(without_tables: Address) -> None:
+def test_transaction_that_cannot_write_is_an_error_and_not_waited_for(without_tables: Address) -> None:
     with psycopg.connect(without_tables.url) as connection:
         connection.read_only = True
 
@@ -352,7 +352,7 @@ def test_a_transaction_that_cannot_write_is_an_error_and_not_waited_for(without_
         assert raised.type is StoreError
 
 
-def test_a_database_that_others_write_to_is_an_error_and_not_waited_for(tmp_path: Any) -> None:
+def test_database_that_others_write_to_is_an_error_and_not_waited_for(tmp_path: Any) -> None:
     address = Address(f"sqlite:///{tmp_path / 'own.db'}", "sqlite")
     with closing(sqlite_connection(address, timeout=0)) as mine, closing(sqlite_connection(address)) as other:
         other.execute("begin immediate")
@@ -362,9 +362,7 @@ def test_a_database_that_others_write_to_is_an_error_and_not_waited_for(tmp_path
         assert raised.type is StoreError
 
 
-def test_only_the_tries_of_one_drain_are_counted_against_a_loop(
-    connection: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drain_counts_only_its_own_tries_against_a_loop(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(box_module, "MOST_TRIES", 3)
     channels = Channels()
 

@@ -8,7 +8,7 @@ from tests.outbox.databases import Address
 from tests.testing.recording import HOOK, MAIL
 
 
-async def test_what_was_recorded_is_sent_once(caller: Caller) -> None:
+async def test_event_that_was_recorded_is_sent_once(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection)
     await caller.publish("memo.created", {"id": 7}, key="7", to=["https://a.example/", "mailto:ada@example.com"])
 
@@ -22,7 +22,7 @@ async def test_what_was_recorded_is_sent_once(caller: Caller) -> None:
     assert [each.status for each in await box.aadmin(lambda admin: admin.adeliveries())] == ["Completed", "Completed"]
 
 
-async def test_a_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: Caller) -> None:
+async def test_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection)
     await caller.do("insert into memos (id, body) values (1, 'mine')")
     await caller.publish("memo.created", {"id": 1}, key="1", to="https://a.example/")
@@ -35,7 +35,7 @@ async def test_a_rollback_leaves_nothing_and_the_box_can_be_used_again(caller: C
     assert len(await box.aadmin(lambda admin: admin.aevents())) == 0
 
 
-async def test_the_receiver_and_the_clock_do_as_they_are_told(caller: Caller) -> None:
+async def test_receiver_and_the_clock_do_as_they_are_told(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection, can_be_asked=True, policy={"first_delay": "20m", "jitter": 0})
     box.receiver.answer(Failed("busy"), to=HOOK)
     box.receiver.answer(Unknown("timeout"), to=MAIL)

@@ -18,7 +18,7 @@ from tests.testing.conftest import OPENERS, without_tables_in
 from tests.testing.recording import publish
 
 
-async def test_nothing_passes_a_lane_that_was_cut_and_nobody_is_still_at_work_there(caller: Caller) -> None:
+async def test_connection_that_was_cut_passes_nothing_and_has_nobody_at_work(caller: Caller) -> None:
     async with opened(caller.connection, testing.Clock()) as found:
         working = [asyncio.create_task(found.store.register(f"worker {n}", "1", 1)) for n in range(3)]
         await asyncio.sleep(0)
@@ -35,7 +35,7 @@ async def test_nothing_passes_a_lane_that_was_cut_and_nobody_is_still_at_work_th
         assert len((await found.store.status()).workers) == len(written)
 
 
-async def test_what_the_rules_forbid_is_undone_alone(caller: Caller) -> None:
+async def test_statement_that_the_rules_forbid_is_undone_alone(caller: Caller) -> None:
     box = await testing.aoutbox(caller.connection)
     await caller.do("insert into memos (id, body) values (1, 'mine')")
     await caller.publish("memo.created", {}, key="1", to="https://a.example/")
@@ -48,7 +48,7 @@ async def test_what_the_rules_forbid_is_undone_alone(caller: Caller) -> None:
     await caller.do("update memos set body = 'still mine' where id = 1")
 
 
-async def test_a_call_that_fails_takes_back_what_it_has_written_and_no_more() -> None:
+async def test_call_that_fails_takes_back_what_it_has_written_and_no_more() -> None:
     def spoil(connection: sqlite3.Connection) -> None:
         connection.execute("insert into memos values (2)")
         raise KeyError
@@ -82,7 +82,7 @@ async def test_sqlalchemy_knows_of_the_transaction_that_the_box_is_in(
 
 
 @pytest.mark.parametrize("point", ["after_claim", "before_send", "after_send", "before_settle", "after_settle"])
-async def test_a_crash_leaves_no_task_behind(connection: Any, point: str) -> None:
+async def test_crash_leaves_no_task_behind(connection: Any, point: str) -> None:
     box = await testing.aoutbox(connection)
     publish(connection)
 
@@ -92,7 +92,7 @@ async def test_a_crash_leaves_no_task_behind(connection: Any, point: str) -> Non
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_the_later_of_two_clocks_counts() -> None:
+def test_later_of_two_clocks_counts() -> None:
     clock, ahead = testing.Clock(), datetime.now(UTC) + timedelta(hours=1)
     clock.advance(hours=2)
 
@@ -100,7 +100,7 @@ def test_the_later_of_two_clocks_counts() -> None:
     assert clock.now(at_least=ahead - timedelta(hours=2)) < ahead + timedelta(hours=2)
 
 
-def test_the_event_loop_of_the_callers_thread_stays_as_it_was() -> None:
+def test_event_loop_of_the_callers_thread_stays_as_it_was() -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     with closing(loop), closing(sqlite3.connect(":memory:")) as connection:

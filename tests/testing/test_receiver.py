@@ -9,7 +9,7 @@ from sendonce.channels import CannotTell, NoAnswer
 from tests.testing.recording import HOOK, MAIL, publish
 
 
-def test_it_refuses_what_it_is_told_to_for_one_destination_alone(connection: Any) -> None:
+def test_receiver_refuses_as_told_for_one_destination_alone(connection: Any) -> None:
     box = testing.outbox(connection)
     box.receiver.answer(Refused("no_such_user"), to=MAIL)
     publish(connection, to=[HOOK, MAIL])
@@ -21,7 +21,7 @@ def test_it_refuses_what_it_is_told_to_for_one_destination_alone(connection: Any
     assert (letter.destination, letter.reason) == (MAIL, "refused")
 
 
-def test_an_answer_that_is_lost_is_a_message_that_arrived(connection: Any) -> None:
+def test_answer_that_is_lost_is_a_message_that_arrived(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Unknown("timeout"))
     publish(connection)
@@ -34,7 +34,7 @@ def test_an_answer_that_is_lost_is_a_message_that_arrived(connection: Any) -> No
     assert [each.status for each in box.deliveries()] == ["Completed"]
 
 
-def test_a_message_that_is_lost_on_its_way_is_sent_again_when_it_is_not_found(connection: Any) -> None:
+def test_message_that_is_lost_on_its_way_is_sent_again_when_it_is_not_found(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Unknown("timeout"), arrives=False)
     publish(connection)
@@ -46,7 +46,7 @@ def test_a_message_that_is_lost_on_its_way_is_sent_again_when_it_is_not_found(co
     assert (again.attempt, box.receiver.asked, box.received(HOOK)) == (2, 1, 1)
 
 
-def test_one_that_has_forgotten_is_sent_it_again(connection: Any) -> None:
+def test_receiver_that_has_forgotten_is_sent_it_again(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Unknown("timeout"))
     publish(connection)
@@ -59,7 +59,7 @@ def test_one_that_has_forgotten_is_sent_it_again(connection: Any) -> None:
     assert box.received(HOOK) == 2
 
 
-def test_a_look_up_without_an_answer_is_made_again(connection: Any) -> None:
+def test_look_up_without_an_answer_is_made_again(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Accepted("id-1"))
     box.receiver.answer_look_up(NoAnswer("busy"))
@@ -76,7 +76,7 @@ def test_a_look_up_without_an_answer_is_made_again(connection: Any) -> None:
     assert box.deliveries()[0].status == "Completed"
 
 
-def test_one_that_cannot_tell_leaves_it_to_the_policy(connection: Any) -> None:
+def test_receiver_that_cannot_tell_leaves_it_to_the_policy(connection: Any) -> None:
     box = testing.outbox(connection, can_be_asked=True)
     box.receiver.answer(Unknown("timeout"), times=2)
     box.receiver.answer_look_up(CannotTell("too_old"), times=2)
@@ -90,7 +90,7 @@ def test_one_that_cannot_tell_leaves_it_to_the_policy(connection: Any) -> None:
     assert [(each.destination, each.reason) for each in box.dead_letters()] == [(MAIL, "in_doubt")]
 
 
-def test_a_dead_letter_is_requeued_at_the_desk(connection: Any) -> None:
+def test_dead_letter_is_requeued_at_the_desk(connection: Any) -> None:
     box = testing.outbox(connection, policy={"max_attempts": 1})
     box.receiver.answer(Failed("down"))
     publish(connection)
@@ -107,7 +107,7 @@ def test_a_dead_letter_is_requeued_at_the_desk(connection: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "shown"), [("Failed", "'Failed'"), (None, "None"), (Failed, "the class Failed itself")]
 )
-def test_what_is_no_answer_is_refused_and_those_that_are_named(connection: Any, given: Any, shown: str) -> None:
+def test_answer_that_is_none_is_refused_and_the_valid_ones_are_named(connection: Any, given: Any, shown: str) -> None:
     receiver = testing.outbox(connection).receiver
 
     with pytest.raises(ConfigError, match=f"a send with one of Delivered, Accepted, Refused, .*, not {shown}$"):
@@ -117,7 +117,7 @@ def test_what_is_no_answer_is_refused_and_those_that_are_named(connection: Any, 
 
 
 @pytest.mark.parametrize("times", [0, -1, True, 1.0, "2"])
-def test_an_answer_is_given_at_least_once(connection: Any, times: Any) -> None:
+def test_answer_is_given_at_least_once(connection: Any, times: Any) -> None:
     receiver = testing.outbox(connection).receiver
 
     with pytest.raises(ConfigError, match="times must be a whole number of at least 1"):

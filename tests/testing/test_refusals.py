@@ -19,7 +19,7 @@ from tests.testing.conftest import OPENERS, without_tables_in
 
 
 @pytest.mark.parametrize("other", [None, "sqlite://", object()])
-def test_what_is_no_connection_is_told_what_to_use(other: Any) -> None:
+def test_connection_of_another_type_is_told_what_to_use(other: Any) -> None:
     said = f"^builtins.{type(other).__name__} is not a connection that sendonce can work on; give an open one of"
     with pytest.raises(ConfigError, match=f"{said} sqlite3, psycopg, psycopg2, asyncpg, aiosqlite, or a SQLAlchemy"):
         testing.outbox(other)
@@ -30,13 +30,13 @@ def test_what_is_no_connection_is_told_what_to_use(other: Any) -> None:
     [sqlalchemy.create_engine("sqlite://"), create_async_engine("sqlite+aiosqlite://"), sessionmaker()],
     ids=lambda each: type(each).__name__,
 )
-def test_what_only_makes_connections_is_told_to_be_none(engine: Any) -> None:
+def test_engine_is_told_to_be_no_connection(engine: Any) -> None:
     with pytest.raises(ConfigError, match=f"^a SQLAlchemy {type(engine).__name__} is not a connection; give an open"):
         testing.outbox(engine)
 
 
 @pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite", "psycopg", "psycopg-async", "psycopg2", "asyncpg"])
-async def test_a_closed_connection_is_told_to_be_closed(without_tables: Address, tmp_path: Path, kind: str) -> None:
+async def test_connection_that_is_closed_is_told_so(without_tables: Address, tmp_path: Path, kind: str) -> None:
     address = without_tables_in(tmp_path) if kind in SQLITE else without_tables
     async with OPENERS[kind](address) as caller:  # what asyncpg's pool has lent is back there afterwards
         box = await testing.aoutbox(caller.connection)
@@ -47,7 +47,7 @@ async def test_a_closed_connection_is_told_to_be_closed(without_tables: Address,
             await use()
 
 
-async def test_a_closed_connection_of_asyncpgs_own_is_told_to_be_closed(without_tables: Address) -> None:
+async def test_connection_of_asyncpg_that_is_closed_is_told_so(without_tables: Address) -> None:
     connection = await asyncpg.connect(without_tables.url)
     await connection.close()
 
@@ -56,7 +56,7 @@ async def test_a_closed_connection_of_asyncpgs_own_is_told_to_be_closed(without_
 
 
 @pytest.mark.parametrize("kind", POSTGRES)
-async def test_a_transaction_that_has_failed_is_told_to_be_rolled_back(without_tables: Address, kind: str) -> None:
+async def test_transaction_that_has_failed_is_told_to_be_rolled_back(without_tables: Address, kind: str) -> None:
     async with POSTGRES[kind](without_tables) as caller:
         box = await testing.aoutbox(caller.connection)
         with pytest.raises(Exception, match="nonsense"):
@@ -70,7 +70,7 @@ async def test_a_transaction_that_has_failed_is_told_to_be_rolled_back(without_t
         await caller.end("rollback")
 
 
-def test_a_connection_that_sqlalchemy_has_closed_is_told_to_be() -> None:
+def test_connection_that_sqlalchemy_has_closed_is_told_to_be() -> None:
     engine = sqlalchemy.create_engine("sqlite://")
     with engine.connect() as connection:
         pass
@@ -82,7 +82,7 @@ def test_a_connection_that_sqlalchemy_has_closed_is_told_to_be() -> None:
     engine.dispose()
 
 
-async def test_within_an_event_loop_the_async_ones_are_named(connection: Any) -> None:
+async def test_error_within_an_event_loop_names_the_async_functions(connection: Any) -> None:
     with pytest.raises(ConfigError, match=r"say `await testing.aoutbox\(…\)`"):
         testing.outbox(connection)
     box = await testing.aoutbox(connection)
@@ -91,13 +91,13 @@ async def test_within_an_event_loop_the_async_ones_are_named(connection: Any) ->
 
 
 @pytest.mark.parametrize("kind", ["aiosqlite", "sqlalchemy-session-aiosqlite"])
-async def test_an_async_connection_is_told_to_be_awaited(tmp_path: Path, kind: str) -> None:
+async def test_async_connection_is_told_to_be_awaited(tmp_path: Path, kind: str) -> None:
     async with SQLITE[kind](without_tables_in(tmp_path)) as caller:
         with pytest.raises(ConfigError, match=r"^this connection is async: say `await testing.aoutbox\(…\)`"):
             testing.outbox(caller.connection)
 
 
-def test_what_needs_psycopg_3_as_well_says_so(without_tables: Address) -> None:
+def test_driver_that_needs_psycopg_3_as_well_says_so(without_tables: Address) -> None:
     script = (
         "import sys; sys.modules['psycopg'] = None\n"
         "import psycopg2; from sendonce import ConfigError, testing\n"
@@ -111,14 +111,14 @@ def test_what_needs_psycopg_3_as_well_says_so(without_tables: Address) -> None:
     assert answer.stdout == "sendonce needs psycopg 3 on this connection: pip install 'sendonce[postgres]'\n"
 
 
-def test_a_policy_that_is_none_is_refused(connection: Any) -> None:
+def test_policy_that_is_none_is_refused(connection: Any) -> None:
     with pytest.raises(ConfigError, match="unknown policy setting 'patience'"):
         testing.outbox(connection, policy={"patience": 1})
     with pytest.raises(ConfigError, match="the lease is only 30 s"):
         testing.outbox(connection, policy={"timeout": "30s"})
 
 
-def test_everything_public_is_listed_and_nothing_else() -> None:
+def test_names_that_are_public_are_listed_and_no_others() -> None:
     visible = {
         name for name, value in vars(testing).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
@@ -126,7 +126,7 @@ def test_everything_public_is_listed_and_nothing_else() -> None:
     assert visible == set(testing.__all__)
 
 
-def test_it_is_imported_late_and_needs_no_other_package() -> None:
+def test_testing_is_imported_late_and_needs_no_other_package() -> None:
     script = (
         "import sys, sqlite3; import sendonce; late = 'sendonce.testing' not in sys.modules\n"
         "from sendonce import testing; connection = sqlite3.connect(':memory:'); box = testing.outbox(connection)\n"

@@ -16,7 +16,7 @@ from sendonce.store.sqlite.store import SqliteStore
 from sendonce.testing.connections import opened
 
 
-async def test_what_was_begun_comes_to_its_end_however_often_it_is_cancelled() -> None:
+async def test_work_that_is_shielded_ends_however_often_it_is_cancelled() -> None:
     begun, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -37,7 +37,7 @@ async def test_what_was_begun_comes_to_its_end_however_often_it_is_cancelled() -
     assert (waited, ended.is_set()) == (True, True)
 
 
-async def test_an_error_of_the_work_is_its_answer() -> None:
+async def test_error_of_the_work_is_its_answer() -> None:
     async def work() -> None:
         raise KeyError
 
@@ -70,7 +70,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("place", [1, 2])
-async def test_a_savepoint_is_undone_when_its_call_is_cancelled(place: int) -> None:
+async def test_savepoint_is_undone_when_its_call_is_cancelled(place: int) -> None:
     driver = Slow(place)
 
     async def find() -> Slow:
@@ -90,7 +90,7 @@ async def test_a_savepoint_is_undone_when_its_call_is_cancelled(place: int) -> N
     assert driver.ran == [*ran, "rollback to savepoint sendonce_engine; release savepoint sendonce_engine"]
 
 
-async def test_work_in_the_thread_of_aiosqlite_is_waited_for() -> None:
+async def test_thread_of_aiosqlite_is_waited_for() -> None:
     go = threading.Event()
 
     def work(connection: sqlite3.Connection) -> None:

@@ -94,7 +94,7 @@ def test_sync_connection_needs_no_event_loop(request: pytest.FixtureRequest, tmp
         assert run_sync(store.status()).stops == ()
 
 
-async def test_look_leaves_no_transaction_open_on_sqlite(tmp_path: Path) -> None:
+async def test_reader_leaves_no_transaction_open_on_sqlite(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     await compose.migrate(url)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:

@@ -58,7 +58,7 @@ def is_claimed(pair: Pair) -> bool:
 
 
 @SIDES
-def test_what_is_due_now_is_due(pair: Pair, side: timedelta) -> None:
+def test_delivery_due_now_is_due(pair: Pair, side: timedelta) -> None:
     publish(pair, deliver_at=pair.now + S)
 
     pair.advance(S + side)
@@ -72,7 +72,7 @@ def test_what_is_due_now_is_due(pair: Pair, side: timedelta) -> None:
 
 
 @SIDES
-def test_a_retry_comes_when_its_wait_is_over(pair: Pair, side: timedelta) -> None:
+def test_retry_comes_when_its_wait_is_over(pair: Pair, side: timedelta) -> None:
     publish(pair)
     settle(pair, Failed("503"))
 
@@ -82,7 +82,7 @@ def test_a_retry_comes_when_its_wait_is_over(pair: Pair, side: timedelta) -> Non
 
 
 @SIDES
-def test_a_lease_that_ends_now_is_over(pair: Pair, side: timedelta) -> None:
+def test_lease_that_ends_now_is_over(pair: Pair, side: timedelta) -> None:
     publish(pair)
     lease = claim(pair)
 
@@ -95,7 +95,7 @@ def test_a_lease_that_ends_now_is_over(pair: Pair, side: timedelta) -> None:
 
 
 @SIDES
-def test_a_lease_is_closed_when_it_ends_and_not_before(pair: Pair, side: timedelta) -> None:
+def test_lease_is_closed_when_it_ends_and_not_before(pair: Pair, side: timedelta) -> None:
     publish(pair)
     claim(pair)
 
@@ -118,9 +118,7 @@ def test_doubt_is_left_alone_until_its_moment_and_no_longer(
 
 
 @SIDES
-def test_what_is_scheduled_for_later_than_the_wait_stays_so_when_it_is_put_in_doubt(
-    pair: Pair, side: timedelta
-) -> None:
+def test_delivery_scheduled_for_later_than_the_wait_stays_so_when_put_in_doubt(pair: Pair, side: timedelta) -> None:
     publish(pair, deliver_at=pair.now + 90 * S)
     pair.call("doubt", 0, 10, wait=30 * S)
 
@@ -140,7 +138,7 @@ def test_doubt_that_an_attempt_leaves_waits_as_long_as_the_policy_says(pair: Pai
 
 
 @SIDES
-def test_a_claim_says_to_the_microsecond_how_much_time_is_left(pair: Pair, side: timedelta) -> None:
+def test_claim_says_to_the_microsecond_how_much_time_is_left(pair: Pair, side: timedelta) -> None:
     publish(pair, expires_at=pair.now + S)
     pair.advance(S + side)
 
@@ -150,7 +148,7 @@ def test_a_claim_says_to_the_microsecond_how_much_time_is_left(pair: Pair, side:
 
 
 @SIDES
-def test_a_breaker_lets_a_probe_out_when_its_pause_is_over(pair: Pair, side: timedelta) -> None:
+def test_breaker_lets_a_probe_out_when_its_pause_is_over(pair: Pair, side: timedelta) -> None:
     pair.call("trip", "place:deaf", pause=30 * S, code="503")
 
     pair.advance(30 * S + side)
@@ -159,7 +157,7 @@ def test_a_breaker_lets_a_probe_out_when_its_pause_is_over(pair: Pair, side: tim
 
 
 @SIDES
-def test_a_breaker_is_forgotten_when_nobody_has_touched_it_for_longer_than_its_age(pair: Pair, side: timedelta) -> None:
+def test_breaker_is_forgotten_when_nobody_has_touched_it_for_longer_than_its_age(pair: Pair, side: timedelta) -> None:
     pair.call("trip", "place:deaf", pause=S, code="503")
 
     pair.advance(100 * S + side)
@@ -168,7 +166,7 @@ def test_a_breaker_is_forgotten_when_nobody_has_touched_it_for_longer_than_its_a
 
 
 @SIDES
-def test_a_secret_is_good_until_it_ends(pair: Pair, side: timedelta) -> None:
+def test_secret_is_good_until_it_ends(pair: Pair, side: timedelta) -> None:
     added = pair.call(
         "add_subscription", tenant="", types=["*"], destination="null:a", policy=None, description=None,
         operator="ada", secrets=lambda _: {"signing": b"plain:old"},
@@ -185,7 +183,7 @@ def test_a_secret_is_good_until_it_ends(pair: Pair, side: timedelta) -> None:
 
 
 @SIDES
-def test_a_worker_is_alive_for_less_than_so_long_after_it_was_seen(pair: Pair, side: timedelta) -> None:
+def test_worker_is_alive_for_less_than_so_long_after_it_was_seen(pair: Pair, side: timedelta) -> None:
     worker_id = pair.call("register", "w", "1", 4, is_listening=True)
 
     pair.advance(ALIVE + side)
@@ -197,7 +195,7 @@ def test_a_worker_is_alive_for_less_than_so_long_after_it_was_seen(pair: Pair, s
 
 
 @SIDES
-def test_an_alert_is_told_again_when_so_long_has_passed(pair: Pair, side: timedelta) -> None:
+def test_alert_is_told_again_when_so_long_has_passed(pair: Pair, side: timedelta) -> None:
     assert pair.call("raise_alert", "a", "m", seen=1, repeat=60 * S)
 
     pair.advance(60 * S + side)
@@ -231,7 +229,7 @@ def test_retention_takes_what_has_ended_longer_ago_than_its_age(pair: Pair, side
 
 @SIDES
 @pytest.mark.parametrize("part", [*Stage, REST])
-def test_a_turn_is_due_when_its_wait_is_over(pair: Pair, side: timedelta, part: str) -> None:
+def test_turn_is_due_when_its_wait_is_over(pair: Pair, side: timedelta, part: str) -> None:
     first, second = Turn(1, 60 * S), Turn(2, 60 * S)
     assert pair.call("take_turn", str(part), first, whole=3600 * S) == 0
     pair.call("end_turn", str(part), first, wait=60 * S)
@@ -267,7 +265,7 @@ def test_lists_begin_with_what_was_made_at_that_moment(pair: Pair, side: timedel
 
 @SIDES
 @pytest.mark.parametrize("kind", [REQUEUE, REPLAY, CANCEL])
-def test_a_selection_has_its_first_moment_and_not_its_last(pair: Pair, side: timedelta, kind: str) -> None:
+def test_selection_has_its_first_moment_and_not_its_last(pair: Pair, side: timedelta, kind: str) -> None:
     publish(pair)
     if kind != CANCEL:
         settle(pair, Refused("410"))
@@ -280,7 +278,7 @@ def test_a_selection_has_its_first_moment_and_not_its_last(pair: Pair, side: tim
 
 
 @SIDES
-def test_what_was_completed_since_a_moment_was_completed_then_or_later(pair: Pair, side: timedelta) -> None:
+def test_delivery_completed_since_a_moment_was_completed_then_or_later(pair: Pair, side: timedelta) -> None:
     publish(pair)
     settle(pair, Delivered("n"))
 
@@ -288,7 +286,7 @@ def test_what_was_completed_since_a_moment_was_completed_then_or_later(pair: Pai
 
 
 @pytest.mark.parametrize(("passed", "tokens"), [(S / 2 - US, 0), (S / 2, 1), (S - US, 1), (S, 2)])
-def test_a_token_is_there_when_its_part_of_a_second_is_over(pair: Pair, passed: timedelta, tokens: int) -> None:
+def test_token_is_there_when_its_part_of_a_second_is_over(pair: Pair, passed: timedelta, tokens: int) -> None:
     added = pair.call(
         "add_subscription", tenant="", types=["*"], destination="null:a", policy=None, description=None,
         operator="ada", rate=2.0,
@@ -314,7 +312,7 @@ def test_retention_looks_at_what_was_recorded_longer_ago_than_its_age(
 
 
 @SIDES
-def test_a_secret_that_has_ended_is_gone_with_the_next_rotation(pair: Pair, side: timedelta) -> None:
+def test_secret_that_has_ended_is_gone_with_the_next_rotation(pair: Pair, side: timedelta) -> None:
     added = pair.call(
         "add_subscription", tenant="", types=["*"], destination="null:a", policy=None, description=None,
         operator="ada", secrets=lambda _: {"signing": b"plain:old"},

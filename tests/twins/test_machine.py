@@ -26,16 +26,16 @@ def hold(follower: Follower, *, examples: int, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_both_databases_do_the_same_whatever_they_are_asked(follower: Follower) -> None:
+def test_databases_do_the_same_whatever_they_are_asked(follower: Follower) -> None:
     hold(follower, examples=10, steps=40)
 
 
 @pytest.mark.more
 @pytest.mark.timeout(3600)
-def test_both_databases_do_the_same_whatever_they_are_asked_for_longer(follower: Follower) -> None:
+def test_databases_do_the_same_whatever_they_are_asked_for_longer(follower: Follower) -> None:
     hold(follower, examples=100, steps=60)
 
 
 @pytest.mark.soak
-def test_both_databases_do_the_same_whatever_they_are_asked_for_long(follower: Follower) -> None:
+def test_databases_do_the_same_whatever_they_are_asked_for_long(follower: Follower) -> None:
     hold(follower, examples=SEEDS, steps=80)

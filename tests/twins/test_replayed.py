@@ -71,7 +71,7 @@ DRIFTS = {
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("drift", DRIFTS)
-def test_a_statement_that_drifts_is_found(follower: Follower, drift: str) -> None:
+def test_statement_that_drifts_is_found(follower: Follower, drift: str) -> None:
     name, right, wrong = DRIFTS[drift]
     assert right in QUERIES[name]
 

@@ -39,7 +39,7 @@ def migrated(database: Database) -> list[Backfill]:
     return [each for each in told if isinstance(each, Backfill)]
 
 
-def test_what_an_older_program_has_recorded_is_filled_in_step_by_step_and_once(database: Database) -> None:
+def test_backfill_fills_in_what_an_older_program_has_recorded(database: Database) -> None:
     given_many_dead_letters(database, 2 * BACKFILL_ROWS + 10)
 
     first, second = migrated(database), migrated(database)
@@ -53,14 +53,14 @@ def test_what_an_older_program_has_recorded_is_filled_in_step_by_step_and_once(d
     assert database.execute(WRONGLY_ROUTED) == []
 
 
-def test_what_a_newer_program_records_needs_no_filling_in(database: Database) -> None:
+def test_backfill_leaves_alone_what_a_newer_program_records(database: Database) -> None:
     given_event(database, to=["null:a", "null:b"])
 
     assert migrated(database) == []
     assert database.one(STATE) == "0/0"
 
 
-def test_where_the_deliveries_are_gone_nothing_is_made_up(database: Database) -> None:
+def test_backfill_makes_nothing_up_where_the_deliveries_are_gone(database: Database) -> None:
     given_many_dead_letters(database, 3)
     database.execute("update sendonce_dead_letters set closed_at = created_at, closed_as = 'discarded'")
     for table in ("dead_letters where delivery_id", "deliveries where id"):
@@ -73,7 +73,7 @@ def test_where_the_deliveries_are_gone_nothing_is_made_up(database: Database) ->
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_where_an_older_program_works_its_removals_are_not_taken_for_losses(
+def test_backfill_does_not_take_removals_of_an_older_program_for_losses(
     empty: Database, tmp_path: Path, is_new: bool
 ) -> None:
     if not is_new:
@@ -92,7 +92,7 @@ def test_where_an_older_program_works_its_removals_are_not_taken_for_losses(
     assert asyncio.run(counts_removals()) is is_new
 
 
-def test_two_at_once_share_the_work(database: Database) -> None:
+def test_backfills_at_once_share_the_work(database: Database) -> None:
     given_many_dead_letters(database, 5 * BACKFILL_ROWS)
     told: list[News] = []
 
@@ -105,7 +105,7 @@ def test_two_at_once_share_the_work(database: Database) -> None:
     assert database.execute(WRONGLY_ROUTED) == []
 
 
-def test_what_is_not_committed_yet_is_waited_for(pg_dsn: str) -> None:
+def test_backfill_waits_for_what_is_not_committed_yet(pg_dsn: str) -> None:
     database = PostgresDatabase(pg_dsn)
     migrated(database)
     runner = threading.Thread(target=migrated, args=(database,))
@@ -121,9 +121,7 @@ def test_what_is_not_committed_yet_is_waited_for(pg_dsn: str) -> None:
     assert [row["routed"] for row in database.rows("events")] == [0, 0]
 
 
-def test_a_transaction_that_never_ends_is_given_up_on_in_a_sentence(
-    pg_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transaction_that_never_ends_is_given_up_on_in_a_sentence(pg_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = PostgresDatabase(pg_dsn)
     migrated(database)
     database.execute(OLD, "older")
@@ -149,7 +147,7 @@ def older(empty: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     return empty
 
 
-def test_publishing_before_the_migration_says_what_to_run_and_leaves_nothing(older: Database) -> None:
+def test_publish_before_the_migration_says_what_to_run_and_leaves_nothing(older: Database) -> None:
     older.execute("create table memos (id integer)")
     batch = [Draft("memo.saved", {}, key=key, to="null:a") for key in ("b", "c")]
     for publish in (
@@ -171,7 +169,7 @@ def test_publishing_before_the_migration_says_what_to_run_and_leaves_nothing(old
     assert older.rows("events") == older.rows("deliveries") == []
 
 
-def test_a_worker_before_the_migration_does_not_start(older: Database) -> None:
+def test_worker_before_the_migration_does_not_start(older: Database) -> None:
     ran = run("worker", "--until-idle", env={"SENDONCE_DATABASE": url_of(older)})
 
     assert ran.code == 1
@@ -179,7 +177,7 @@ def test_a_worker_before_the_migration_does_not_start(older: Database) -> None:
     assert f"the database's schema is 1 and this program needs {known}; run: sendonce migrate" in ran.err
 
 
-def test_a_script_for_other_tools_is_finished_by_migrate(older: Database) -> None:
+def test_script_for_other_tools_is_finished_by_migrate(older: Database) -> None:
     room = import_module(f"sendonce.store.{'postgres' if isinstance(older, PostgresDatabase) else 'sqlite'}.migrate")
     given_many_dead_letters(older, 20)
     with older.connection(autocommit=True) as connection:

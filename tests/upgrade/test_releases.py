@@ -13,18 +13,18 @@ FROZEN = sorted(RELEASES.glob("schema-*.zip"))
 
 
 @pytest.mark.parametrize("number", range(2, NEWEST + 1))
-def test_every_migration_has_the_program_before_it(number: int, tmp_path: Path) -> None:
+def test_migration_has_the_program_before_it(number: int, tmp_path: Path) -> None:
     program = before(number, tmp_path)
 
     assert (program.folder / "sendonce" / "__init__.py").is_file()
 
 
-def test_a_migration_without_one_is_told_what_to_run(tmp_path: Path) -> None:
+def test_migration_without_one_is_told_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"migration 9001 has no program of schema 9000.* run: python -m"):
         before(9001, tmp_path)
 
 
-def test_both_databases_have_the_same_migrations() -> None:
+def test_databases_have_the_same_migrations() -> None:
     postgres, sqlite = (available(f"sendonce.store.{each}") for each in ("postgres", "sqlite"))
 
     assert [each.name for each in postgres] == [each.name for each in sqlite]
@@ -33,7 +33,7 @@ def test_both_databases_have_the_same_migrations() -> None:
 
 
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
-def test_an_archive_is_named_after_its_schema_and_made_the_same_again(path: Path) -> None:
+def test_archive_is_named_after_its_schema_and_made_the_same_again(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
 
@@ -42,7 +42,7 @@ def test_an_archive_is_named_after_its_schema_and_made_the_same_again(path: Path
 
 
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
-def test_a_migration_that_has_landed_is_not_changed(path: Path) -> None:
+def test_migration_that_has_landed_is_not_changed(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         landed = {Path(name).parts[2:]: archive.read(name) for name in archive.namelist() if "/migrations/" in name}
 

@@ -54,7 +54,7 @@ def system(request: pytest.FixtureRequest, empty: Database, provider: Provider, 
     made.scene.leave()
 
 
-def test_a_filled_database_is_migrated_under_running_programs(system: System, tmp_path: Path) -> None:
+def test_filled_database_is_migrated_under_running_programs(system: System, tmp_path: Path) -> None:
     finished = system.finished()
     check_that_every_state_is_there(system)
 
@@ -145,7 +145,7 @@ def paths_of(system: System, rows: list[dict[str, object]]) -> list[str]:
     return [each.removeprefix(system.provider.url) for each in addresses if each.startswith(system.provider.url)]
 
 
-def test_an_upgraded_database_is_like_a_new_one(system: System, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_upgraded_database_is_like_a_new_one(system: System, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     prefix = f"u{uuid4().hex[:10]}_"
     if isinstance(system.database, SqliteDatabase):
         new: Database = SqliteDatabase(tmp_path / "new.db")

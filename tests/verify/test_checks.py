@@ -17,7 +17,7 @@ from tests.verify.plants import KEYS, PLANTS, plant
 from tests.verify.scene import EVERY, MAIL, found, looked
 
 
-async def test_where_everything_happened_the_ordinary_way_nothing_is_found(store: Store) -> None:
+async def test_verify_finds_nothing_where_everything_was_ordinary(store: Store) -> None:
     report = await looked(store)
 
     assert report.findings == {}
@@ -25,7 +25,7 @@ async def test_where_everything_happened_the_ordinary_way_nothing_is_found(store
 
 
 @pytest.mark.parametrize("check", PLANTS)
-async def test_what_is_planted_is_found_by_this_check_and_no_other(scene: Scene, store: Store, check: str) -> None:
+async def test_fault_that_is_planted_is_found_by_its_check_and_no_other(scene: Scene, store: Store, check: str) -> None:
     planted = plant(scene.database, scene.ids, check)
     key_missing = {}
     if check in KEYS and not isinstance(scene.database, PostgresDatabase):
@@ -34,12 +34,12 @@ async def test_what_is_planted_is_found_by_this_check_and_no_other(scene: Scene,
     assert await found(store) == {check: [planted], **key_missing}
 
 
-def test_every_check_has_something_planted_for_it() -> None:
+def test_check_has_something_planted_for_it() -> None:
     assert {*PLANTS, "rules", "counters"} == set(EVERY)
 
 
 @pytest.mark.parametrize("kind", ["trigger", "index"])
-async def test_a_rule_that_is_missing_is_named(scene: Scene, store: Store, kind: str) -> None:
+async def test_rule_that_is_missing_is_named(scene: Scene, store: Store, kind: str) -> None:
     name = {"trigger": "open_deliveries_stay", "index": "sendonce_deliveries_due"}[kind]
     on_table = " on sendonce_deliveries" if kind == "trigger" and isinstance(scene.database, PostgresDatabase) else ""
     scene.database.execute(f"drop {kind} {name}{on_table}")
@@ -47,7 +47,7 @@ async def test_a_rule_that_is_missing_is_named(scene: Scene, store: Store, kind:
     assert await found(store) == {"rules": [f"{kind} {name} on sendonce_deliveries is missing"]}
 
 
-async def test_a_trigger_that_is_switched_off_and_a_key_that_is_gone_are_named(on_postgres: Scene) -> None:
+async def test_trigger_that_is_switched_off_and_a_key_that_is_gone_are_named(on_postgres: Scene) -> None:
     database = on_postgres.database
     database.execute("alter table sendonce_events disable trigger events_are_immutable")
     database.execute("alter table sendonce_dead_letters drop constraint sendonce_dead_letters_delivery_id_key")
@@ -63,7 +63,7 @@ async def test_a_trigger_that_is_switched_off_and_a_key_that_is_gone_are_named(o
     assert "alter table sendonce_events enable trigger events_are_immutable; " in finding.to_do
 
 
-async def test_an_index_that_is_not_valid_is_to_be_made_again(on_postgres: Scene) -> None:
+async def test_index_that_is_not_valid_is_to_be_made_again(on_postgres: Scene) -> None:
     database = on_postgres.database
     database.execute("update pg_index set indisvalid = false where indexrelid = 'sendonce_deliveries_due'::regclass")
     store = await database.open()
@@ -89,7 +89,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("statement", HARMLESS)
-async def test_a_rule_that_was_made_harmless_is_named_on_postgres(on_postgres: Scene, statement: str) -> None:
+async def test_rule_that_was_made_harmless_is_named_on_postgres(on_postgres: Scene, statement: str) -> None:
     database = on_postgres.database
     database.execute(statement)
     store = await database.open()
@@ -101,7 +101,7 @@ async def test_a_rule_that_was_made_harmless_is_named_on_postgres(on_postgres: S
     assert str(rule).endswith("is changed")
 
 
-async def test_a_rule_that_was_made_harmless_is_named_on_sqlite(on_sqlite: Scene) -> None:
+async def test_rule_that_was_made_harmless_is_named_on_sqlite(on_sqlite: Scene) -> None:
     database = on_sqlite.database
     database.execute("drop trigger open_deliveries_stay")
     database.execute("create trigger open_deliveries_stay before delete on sendonce_deliveries begin select 1; end")
@@ -113,7 +113,7 @@ async def test_a_rule_that_was_made_harmless_is_named_on_sqlite(on_sqlite: Scene
     assert rules == ["trigger open_deliveries_stay on sendonce_deliveries is changed"]
 
 
-async def test_a_table_that_is_missing_is_named_and_nothing_else_is_looked_at(scene: Scene, store: Store) -> None:
+async def test_table_that_is_missing_is_named_and_nothing_else_is_looked_at(scene: Scene, store: Store) -> None:
     scene.database.execute("drop table sendonce_corrections")
 
     with pytest.raises(StoreError, match=r"table sendonce_corrections is missing; restore it from a backup"):
@@ -137,7 +137,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_what_an_event_was_recorded_with_is_compared(scene: Scene, store: Store, change: str) -> None:
+async def test_event_is_compared_with_what_it_was_recorded_with(scene: Scene, store: Store, change: str) -> None:
     mail = Email("eve@example.com", subject="Où ?", text="Chère Ève")
     event_id = given_event(
         scene.database, to=["null:z", mail, "null:é"], payload={"où": "là"}, subject="mémo", version=3
@@ -151,7 +151,7 @@ async def test_what_an_event_was_recorded_with_is_compared(scene: Scene, store: 
 
 
 @pytest.mark.parametrize("counter", ["completed", "dead_lettered"])
-async def test_what_was_counted_and_is_not_there_is_found(scene: Scene, store: Store, counter: str) -> None:
+async def test_row_that_was_counted_and_is_missing_is_found(scene: Scene, store: Store, counter: str) -> None:
     scene.database.execute("update sendonce_counters set amount = amount + 1 where name = ?", counter)
 
     [said] = (await found(store))["counters"]
@@ -159,14 +159,14 @@ async def test_what_was_counted_and_is_not_there_is_found(scene: Scene, store: S
     assert str(said).startswith(counter)
 
 
-async def test_more_may_be_counted_where_an_older_version_has_removed_some(scene: Scene, store: Store) -> None:
+async def test_counts_may_be_higher_where_an_older_version_has_removed_some(scene: Scene, store: Store) -> None:
     scene.database.execute("update sendonce_counters set name = 'removed_uncounted' where name = 'retried'")
     scene.database.execute("update sendonce_counters set amount = amount + 1 where name = 'completed'")
 
     assert await found(store) == {}
 
 
-async def test_an_event_that_nobody_has_counted_the_deliveries_of_is_not_wrong(scene: Scene, store: Store) -> None:
+async def test_event_that_nobody_has_counted_the_deliveries_of_is_not_wrong(scene: Scene, store: Store) -> None:
     with without_rules(scene.database) as connection:
         connection.execute("update sendonce_events set routed = null")
         connection.execute("delete from sendonce_deliveries where status = 'Pending' and attempt_count = 0")
@@ -177,7 +177,7 @@ async def test_an_event_that_nobody_has_counted_the_deliveries_of_is_not_wrong(s
     assert "events cannot be compared with their deliveries yet" in report.notes[0]
 
 
-async def test_what_is_there_and_was_not_counted_is_found(scene: Scene, store: Store) -> None:
+async def test_row_that_is_there_and_was_not_counted_is_found(scene: Scene, store: Store) -> None:
     with without_rules(scene.database) as connection:
         an_hour = "interval '1 hour'" if isinstance(scene.database, PostgresDatabase) else "3600000000"
         for table, column in (("deliveries", "updated_at"), ("deliveries", "created_at"), ("attempts", "finished_at")):
@@ -188,7 +188,7 @@ async def test_what_is_there_and_was_not_counted_is_found(scene: Scene, store: S
     assert list(await found(store)) == ["counters"]
 
 
-async def test_what_is_gone_a_moment_later_is_not_reported(
+async def test_finding_that_is_gone_a_moment_later_is_not_reported(
     scene: Scene, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(scene.database, scene.ids, "parked")
@@ -203,7 +203,7 @@ async def test_what_is_gone_a_moment_later_is_not_reported(
     assert await found(store) == {}
 
 
-async def test_a_run_goes_on_where_another_has_ended(scene: Scene, store: Store) -> None:
+async def test_run_goes_on_where_another_has_ended(scene: Scene, store: Store) -> None:
     early = plant(scene.database, scene.ids, "outcomes")
     late = plant(scene.database, scene.ids, "doubt")
 
@@ -214,7 +214,7 @@ async def test_a_run_goes_on_where_another_has_ended(scene: Scene, store: Store)
     assert "whole run" in report.notes[0]
 
 
-async def test_only_some_of_many_ids_are_kept(scene: Scene, store: Store) -> None:
+async def test_finding_keeps_only_some_of_many_ids(scene: Scene, store: Store) -> None:
     with without_rules(scene.database) as connection:
         for number in range(KEPT_IDS + 5):
             connection.execute(

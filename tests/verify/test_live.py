@@ -119,7 +119,7 @@ async def look(store: Store) -> Report:
 
 
 @pytest.mark.sqlite_later
-async def test_nothing_is_found_while_everybody_is_at_work_and_what_is_planted_is(scene: Scene, store: Store) -> None:
+async def test_verify_finds_only_what_is_planted_while_everybody_is_at_work(scene: Scene, store: Store) -> None:
     database = scene.database
     reports: list[Report] = []
     with ThreadPoolExecutor(1) as pool:

@@ -29,7 +29,7 @@ def roles(postgres_server: Server, postgres_scene: tuple[str, dict[str, int]]) -
         yield roles
 
 
-async def test_nothing_is_changed_by_looking(scene: Scene, store: Store) -> None:
+async def test_verify_changes_nothing(scene: Scene, store: Store) -> None:
     before = rows(scene)
 
     await looked(store)
@@ -47,12 +47,12 @@ async def write(store: Store) -> None:
         await store._reader.run(lambda transaction: transaction.connection.execute("delete from sendonce_counters"))
 
 
-async def test_its_transactions_cannot_write(store: Store) -> None:
+async def test_verify_uses_transactions_that_cannot_write(store: Store) -> None:
     with pytest.raises(SendonceError, match=r"only reads|cannot be written"):
         await write(store)
 
 
-async def test_M10_the_reader_may_verify(roles: Roles) -> None:
+async def test_M10_reader_may_verify(roles: Roles) -> None:
     with roles.database() as database:
         reader = roles.under(database.url, "reader")
 
@@ -64,7 +64,7 @@ async def test_M10_the_reader_may_verify(roles: Roles) -> None:
 
 
 @pytest.mark.parametrize(("rate", "rows"), [(None, STEP), (1e9, STEP), (STEP - 0.5, STEP - 1), (7.9, 7), (0.01, 1)])
-def test_a_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float | None, rows: int) -> None:
+def test_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float | None, rows: int) -> None:
     assert Plan(rate=rate).rows == rows
 
 
@@ -73,7 +73,7 @@ def test_a_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float
     [(None, STEP, 0.25, 0.25), (None, 1, 0.0, SHORTEST_PAUSE), (10.0, 10, 0.25, 0.75), (0.5, 1, 0.25, 1.75),
      (1000.0, 10, 0.25, 0.25)],
 )  # fmt: skip
-def test_it_rests_as_long_as_it_was_at_work_and_for_longer_where_the_rate_says_so(
+def test_verify_rests_as_long_as_it_worked_or_as_the_rate_says(
     rate: float | None, looked: int, seconds: float, pause: float
 ) -> None:
     assert _pause(Plan(rate=rate), looked, seconds) == pytest.approx(pause)

@@ -21,7 +21,7 @@ async def found_by(store: Store, name: str) -> list[int | str]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-async def test_every_way_to_break_its_rule_is_found_by_a_check(scene: Scene, store: Store, variant: str) -> None:
+async def test_way_to_break_its_rule_is_found_by_a_check(scene: Scene, store: Store, variant: str) -> None:
     wanted = []
     for statements, answer in VARIANTS[variant]:
         do(scene.database, scene.ids, statements)
@@ -31,7 +31,9 @@ async def test_every_way_to_break_its_rule_is_found_by_a_check(scene: Scene, sto
 
 
 @pytest.mark.parametrize("check", FORBIDDEN)
-async def test_what_a_constraint_forbids_is_found_where_it_is_gone(scene: Scene, store: Store, check: str) -> None:
+async def test_fault_that_a_constraint_forbids_is_found_where_it_is_gone(
+    scene: Scene, store: Store, check: str
+) -> None:
     with without_rules(scene.database) as connection:
         if isinstance(scene.database, PostgresDatabase):
             for name, table in CONSTRAINTS.items():
@@ -46,13 +48,13 @@ async def test_what_a_constraint_forbids_is_found_where_it_is_gone(scene: Scene,
 
 
 @pytest.mark.parametrize("case", NO_FAULTS)
-async def test_what_only_looks_like_a_fault_is_none(scene: Scene, store: Store, case: str) -> None:
+async def test_row_that_only_looks_like_a_fault_is_none(scene: Scene, store: Store, case: str) -> None:
     do(scene.database, scene.ids, NO_FAULTS[case])
 
     assert (await looked(store, step=100)).findings == {}
 
 
-async def test_a_delivery_without_its_open_attempt_is_reported_once(scene: Scene, store: Store) -> None:
+async def test_delivery_without_its_open_attempt_is_reported_once(scene: Scene, store: Store) -> None:
     do(scene.database, scene.ids, ["delete from sendonce_attempts where delivery_id = :flying"])
 
     assert await found(store) == {"attempts": [scene.ids["flying"]]}
