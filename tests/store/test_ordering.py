@@ -6,9 +6,8 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.events import new_event
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import NotFound
+from sendonce.store import deliveries, filters
 from sendonce.store.ports import Store
-from sendonce.store.postgres import undelivered as postgres_undelivered
-from sendonce.store.sqlite import lists
 from tests.given import HOLD, given_delivery_in, given_due_delivery, given_event, given_lease, result, settle_with
 from tests.store.databases import Database
 from tests.store.seeding import seed_subscriptions
@@ -121,17 +120,18 @@ async def test_what_has_not_arrived_is_listed_wherever_it_is(
     found = await everywhere(database, store)
     given_due_delivery(database, tenant="acme")
     if is_much:  # more than is looked at at once
-        monkeypatch.setattr(postgres_undelivered, "WINDOW", 2)
-        monkeypatch.setattr(lists, "WINDOW", 2)
+        monkeypatch.setattr(deliveries, "LOOK", 2)
+        monkeypatch.setattr(filters, "SIZES", (1, 8))
 
-    pages, before = [], None
-    while page := await store.undelivered("", before=before, limit=2):
+    page = await store.undelivered("", limit=2)
+    pages = [[row.id for row in page]]
+    while not page.is_end:
+        page = await store.undelivered("", before=page.next_before, limit=2)
         pages.append([row.id for row in page])
-        before = page[-1].id
 
     wanted = sorted(found.values(), reverse=True)
     assert [each for page in pages for each in page] == wanted
-    assert {len(page) for page in pages[:-1]} == {2}
+    assert {len(each) for each in pages} <= {0, 1, 2}
     assert len(await store.undelivered(None)) == len(wanted) + 1
 
 
@@ -143,7 +143,7 @@ async def test_what_was_requeued_is_listed_once_and_not_when_it_has_arrived(data
     await settle_with(store, await given_lease(store), Delivered("n"))
 
     assert before == [again]
-    assert await store.undelivered(None) == []
+    assert not await store.undelivered(None)
 
 
 async def test_one_event_to_10_000_subscriptions_is_10_000_deliveries(database: Database, store: Store) -> None:

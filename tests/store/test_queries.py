@@ -26,7 +26,7 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
 ONLY_POSTGRES = {"lock_operation", "still_open"} | {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
-    *("missing_rights", "strangers", "current_role", "server"),
+    *("missing_rights", "strangers", "current_role"),
 }
 # The writing parts of cancel and of what nobody serves, the migrator's bookkeeping, the clock.
 ONLY_SQLITE = {

@@ -517,8 +517,7 @@ async def test_the_same_finding_is_written_once(database: Database, store: Store
 async def test_the_walk_finds_what_was_completed_since_then(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room in ("postgres", "sqlite"):
-        monkeypatch.setattr(f"sendonce.store.{room}.reconciling.WINDOW", 2)
+    monkeypatch.setattr("sendonce.store.reconciliation.WINDOW", 2)
     ids = [await given_delivery_in(database, store, DeliveryState.COMPLETED) for _ in range(7)]
     await given_dead_letter(database, store)
     given_due_delivery(database)

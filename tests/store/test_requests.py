@@ -9,10 +9,9 @@ from sendonce.domain.destinations import destination_hash
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.outbox.outbox import Outbox
+from sendonce.store import requests as request_verbs
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.postgres import requests as postgres_requests
-from sendonce.store.sqlite import requests as sqlite_requests
 from tests.given import given_lease, result
 from tests.store.databases import Database
 
@@ -152,8 +151,7 @@ NEW_HASH = {
 async def test_requests_are_listed_newest_first_and_filtered(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (postgres_requests, sqlite_requests):
-        monkeypatch.setattr(module, "WINDOW", 2)
+    monkeypatch.setattr(request_verbs, "SIZES", (2, 2, 2))
     first = given_request(database)
     await settle(store, {"null:ada": Delivered("n-1"), "null:bob": Delivered("n-2")})
     other = given_request(database, key="job-2", subject="cl-8", tenant="acme")

@@ -13,11 +13,20 @@ LARGEST_ID = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def published(database: Database) -> dict[str, str]:
+    """Return the query that `state_of` reads, for those who have a connection of their own."""
+    return {"request_state": queries(database)["request_state"]}
+
+
 def read_state(request_id: int, database: Database) -> Statements[RequestState | None]:
     """The request and its recipients at one moment; None when there is none."""
     if type(request_id) is not int or not 1 <= request_id <= LARGEST_ID:
         return None
-    rows = yield Statement(queries(database)["request_state"], {"request_id": request_id})
+    return state_of((yield Statement(queries(database)["request_state"], {"request_id": request_id})))
+
+
+def state_of(rows: Sequence[Sequence[Any]]) -> RequestState | None:
+    """Return the request that the rows of `request_state` tell of; None when there are none."""
     if not rows:
         return None
     found, tenant, of_type, subject, version, event_id, created_at, status, *_ = rows[0]

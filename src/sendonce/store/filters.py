@@ -1,19 +1,35 @@
-"""What a list shows or an operation is about (`Filter`), and what a list answers (`Page`)."""
+"""What a list shows or an operation is about (`Filter`), what a list answers (`Page`), and how it looks (`look`)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Generic, Self, TypeVar, overload
+from typing import Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, overload
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.requests import RequestStatus
+from sendonce.sql.steps import Row as SqlRow
+from sendonce.sql.steps import Steps, one, rows
 
-Row = TypeVar("Row")
+LAST = 2**63 - 1
+# A list looks at so many rows in one call; first at a few, because most lists end there.
+LOOK = 20_000
+SIZES = (500, LOOK - 500)
 
 _ALL_TYPES, _FAMILY = "*", ".*"
 # What is said to one list or one operation only, and not kept in the operations log.
 _NOT_KEPT = ("status", "subject", "include_cancelled", "before", "limit")
+
+
+class _Listed(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def created_at(self) -> datetime: ...
+
+
+Row = TypeVar("Row")
+Listed = TypeVar("Listed", bound=_Listed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +78,26 @@ class Filter:
 
     @property
     def exact_type(self) -> str | None:
-        return None if self.type is None or self.type.endswith(_ALL_TYPES) else self.type
+        return None if self.type == _ALL_TYPES or self.family else self.type
 
     @property
     def family(self) -> str | None:
         """Return what a type must begin with: order. for order.*."""
         return self.type[:-1] if self.type is not None and self.type.endswith(_FAMILY) else None
+
+    @property
+    def criteria(self) -> dict[str, object]:
+        """Return the values that the queries compare with."""
+        return {
+            "status": None if self.status is None else self.status.value,
+            "type": self.exact_type,
+            "family": self.family,
+            "destination": self.destination,
+            "tenant": self.tenant,
+            "reason": None if self.reason is None else self.reason.value,
+            "since": self.since,
+            "until": self.until,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +125,76 @@ class Page(Sequence[Row], Generic[Row]):
     def __getitem__(self, index: slice) -> Sequence[Row]: ...
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         return self.rows[index]
+
+
+# Walks the ids below one, from the newest down: (below, so many).
+Window: TypeAlias = Callable[[int, int], Steps[list[int]]]
+# Reads the rows of these ids that match, at most so many.
+Matching: TypeAlias = Callable[[list[int], int], Steps[list[Listed]]]
+
+
+def look(
+    wanted: Filter,
+    window: Window,
+    matching: Matching[Listed],
+    made_at: str,
+    *,
+    sizes: Sequence[int] = (),
+    spare: int = 1,
+) -> Steps[Page[Listed]]:
+    """Return a page of what matches, having looked at no more ids than `sizes` add up to.
+
+    `made_at` names the query for when a row was made. `spare` rows more than the limit are looked for, so that the page
+    knows whether it is the last one.
+    """
+    found: list[Listed] = []
+    before = LAST if wanted.before is None else wanted.before
+    oldest: datetime | None = None
+    for size in sizes or SIZES:
+        ids = yield from window(before, size)
+        if ids:
+            found += yield from matching(ids, wanted.limit + spare - len(found))
+        if len(found) >= wanted.limit + spare:
+            shown = tuple(found[: wanted.limit])
+            return Page(shown, shown[-1].id, shown[-1].created_at)
+        if len(ids) < size:
+            return Page(tuple(found))
+        before = ids[-1]
+        oldest = yield from time_of(made_at, before)
+        if wanted.since is not None and oldest is not None and oldest < wanted.since:
+            return Page(tuple(found))
+    return Page(tuple(found), before, oldest)
+
+
+def walk(query: str, **values: object) -> Window:
+    """Walk down an index with this query."""
+
+    def window(before: int, size: int) -> Steps[list[int]]:
+        return ids_of((yield from rows(query, before=before, window=size, **values)))
+
+    return window
+
+
+def among(ids: Iterable[int]) -> Window:
+    """Walk down these ids."""
+    newest_first = sorted(ids, reverse=True)
+
+    def window(before: int, size: int) -> Steps[list[int]]:
+        yield from ()
+        return [each for each in newest_first if each < before][:size]
+
+    return window
+
+
+def time_of(query: str, row_id: int) -> Steps[datetime | None]:
+    """Return when a row was made; None when it is gone."""
+    made = yield from one(_Made, query, id=row_id)
+    return None if made is None else made.created_at
+
+
+def ids_of(found: Iterable[SqlRow]) -> list[int]:
+    return [row[0] for row in found]
+
+
+class _Made(NamedTuple):
+    created_at: datetime

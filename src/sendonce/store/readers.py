@@ -5,12 +5,13 @@ from datetime import datetime
 from typing import Protocol
 
 from sendonce.domain.requests import RequestState
-from sendonce.store.filters import Filter
+from sendonce.store.filters import Filter, Page
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
     AttemptRow,
     CorrectionRow,
+    DeadLetterGroup,
     DeadLetterRow,
     DeliveryRow,
     EventRow,
@@ -25,7 +26,10 @@ from sendonce.store.upkeep import Reached
 
 
 class ReadStore(Protocol):
-    """What people look at. Never waits for the work, and never scans a table: lists walk an index in bounded steps."""
+    """What people look at. Never waits for the work.
+
+    Each list looks at a bounded number of rows in one call, and its page says how far it looked.
+    """
 
     async def status(self) -> Status: ...
 
@@ -50,13 +54,13 @@ class ReadStore(Protocol):
         """How far retention has come, part by part."""
         ...
 
-    async def events(self, wanted: Filter) -> list[EventRow]: ...
+    async def events(self, wanted: Filter) -> Page[EventRow]: ...
 
     async def event(self, event_id: int) -> EventRow | None: ...
 
     async def events_by_key(self, key: str) -> list[EventRow]: ...
 
-    async def requests(self, wanted: Filter) -> list[RequestRow]: ...
+    async def requests(self, wanted: Filter) -> Page[RequestRow]: ...
 
     async def requests_by_key(self, key: str) -> list[RequestRow]: ...
 
@@ -68,14 +72,14 @@ class ReadStore(Protocol):
         """An event's payload, apart from its row: a role may look at events without the right to read payloads."""
         ...
 
-    async def deliveries(self, wanted: Filter) -> list[DeliveryRow]: ...
+    async def deliveries(self, wanted: Filter) -> Page[DeliveryRow]: ...
 
     async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
 
     async def deliveries_of(self, event_id: int) -> list[DeliveryRow]: ...
 
-    async def delivery_by_token(self, token: str) -> DeliveryRow | None:
-        """Found by walking from the newest, in bounded steps: a token is never stored."""
+    async def delivery_by_token(self, token: str, *, before: int | None = None) -> Page[DeliveryRow]:
+        """Look for the newest delivery with this token: it is computed of each that is looked at, and never stored."""
         ...
 
     async def attempts_of(self, delivery_id: int) -> list[AttemptRow]: ...
@@ -108,15 +112,19 @@ class ReadStore(Protocol):
 
     async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
 
-    async def dead_letters(self, wanted: Filter) -> list[DeadLetterRow]:
-        """The open ones, newest first."""
+    async def dead_letters(self, wanted: Filter) -> Page[DeadLetterRow]:
+        """List the open ones."""
+        ...
+
+    async def dead_letter_summary(self, wanted: Filter) -> Page[DeadLetterGroup]:
+        """Count the open ones by reason, error code and host, the most first."""
         ...
 
     async def dead_letter(self, dead_letter_id: int) -> DeadLetterRow | None: ...
 
     async def dead_letter_of(self, delivery_id: int) -> DeadLetterRow | None: ...
 
-    async def undelivered(self, tenant: str | None, *, before: int | None = None, limit: int = 50) -> list[DeliveryRow]:
+    async def undelivered(self, tenant: str | None, *, before: int | None = None, limit: int = 50) -> Page[DeliveryRow]:
         """What has not arrived, with ids below `before`: not finished, or given up and nobody has closed that."""
         ...
 

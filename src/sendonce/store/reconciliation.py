@@ -7,14 +7,17 @@ from typing import NamedTuple
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.deliveries import delivery_rows
+from sendonce.store.filters import LAST
 from sendonce.store.letters import check_all_closed
 from sendonce.store.losses import doubt_step
 from sendonce.store.operations_log import log, said
-from sendonce.store.records import ATTESTED, ROOM_CAP, Acted
+from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow
 
 # A row's time is that of its transaction's beginning, and others may have got lower ids since.
 LONGEST_TRANSACTION = timedelta(hours=1)
-LAST = 2**63 - 1
+# A list of what was completed looks at so many rows at once.
+WINDOW = 1000
 
 
 class _Letter(NamedTuple):
@@ -114,3 +117,15 @@ def _open_letters(ids: Sequence[int]) -> Steps[list[int]]:
 
 def _named(notification_id: str | None) -> str | None:
     return None if notification_id is None else clean(notification_id, ID_LENGTH)
+
+
+def completed_after(after: int, *, since: datetime, limit: int) -> Steps[list[DeliveryRow]]:
+    """Return completed deliveries with ids above `after`, notified since then, newest generations only, by id."""
+    found: list[int] = []
+    while len(found) < limit:
+        looked = yield from rows("completed_window", after=after, since=since, window=WINDOW)
+        if not looked:
+            break
+        found += [delivery_id for delivery_id, is_wanted in looked if is_wanted]
+        after = looked[-1][0]
+    return (yield from delivery_rows(found[:limit]))[::-1]

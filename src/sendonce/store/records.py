@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sendonce.domain.breakers import Breaker
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
@@ -104,6 +105,29 @@ class DeadLetterRow:
     closed_at: datetime | None
     closed_as: str | None
     closed_by: str | None
+
+
+class GivenUp(NamedTuple):
+    """So many open dead letters with the same reason, error code and destination."""
+
+    reason: ReasonClass
+    error_code: str | None
+    address: str
+    amount: int
+    oldest_at: datetime
+    newest_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup:
+    """So many open dead letters with the same reason and error code, at one host (or of one channel without hosts)."""
+
+    reason: ReasonClass
+    error_code: str | None
+    host: str
+    count: int
+    oldest_at: datetime
+    newest_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

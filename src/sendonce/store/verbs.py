@@ -8,14 +8,19 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from sendonce.errors import ConfigError
 from sendonce.sql.steps import Steps
 from sendonce.store import alerts as alert_verbs
+from sendonce.store import dead_letters as dead_letter_verbs
+from sendonce.store import deliveries as delivery_verbs
 from sendonce.store import erasure as erasure_verbs
+from sendonce.store import events as event_verbs
 from sendonce.store import leases as lease_verbs
 from sendonce.store import losses as loss_verbs
 from sendonce.store import operations_log, verifying
 from sendonce.store import parking as parking_verbs
 from sendonce.store import reconciliation as reconciliation_verbs
+from sendonce.store import requests as request_verbs
 from sendonce.store import retention as retention_verbs
 from sendonce.store import secrets as secret_verbs
+from sendonce.store import status as status_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
 from sendonce.store import workers as worker_verbs
@@ -76,6 +81,37 @@ class Verbs(ABC):
     @abstractmethod
     async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool, only_reads: bool = False) -> T:
         """Carry out steps: all or none of them when they are atomic, which SQLite's always are."""
+
+    status = reads(On.PEOPLE, status_verbs.status)
+    instance = reads(On.PEOPLE, status_verbs.instance)
+    server = reads(On.PEOPLE, status_verbs.server)
+    backfills = reads(On.PEOPLE, status_verbs.backfills)
+    retention_reached = reads(On.PEOPLE, status_verbs.retention_reached)
+    waiting_in = reads(On.PEOPLE, status_verbs.waiting_in)
+
+    events = reads(On.PEOPLE, event_verbs.events)
+    event = reads(On.PEOPLE, event_verbs.event)
+    events_by_key = reads(On.PEOPLE, event_verbs.events_by_key)
+    payload = reads(On.PEOPLE, event_verbs.payload)
+
+    requests = reads(On.PEOPLE, request_verbs.requests)
+    requests_by_key = reads(On.PEOPLE, request_verbs.requests_by_key)
+    request = reads(On.PEOPLE, request_verbs.request)
+
+    deliveries = reads(On.PEOPLE, delivery_verbs.deliveries)
+    undelivered = reads(On.PEOPLE, delivery_verbs.undelivered)
+    delivery = reads(On.PEOPLE, delivery_verbs.delivery)
+    delivery_by_token = reads(On.PEOPLE, delivery_verbs.delivery_by_token)
+    deliveries_of = reads(On.PEOPLE, delivery_verbs.deliveries_of)
+    attempts_of = reads(On.PEOPLE, delivery_verbs.attempts_of)
+    lease_of = reads(On.PEOPLE, delivery_verbs.lease_of)
+    findings_of = reads(On.PEOPLE, delivery_verbs.findings_of)
+    namespace = reads(On.PEOPLE, delivery_verbs.namespace)
+
+    dead_letters = reads(On.PEOPLE, dead_letter_verbs.dead_letters)
+    dead_letter_summary = reads(On.PEOPLE, dead_letter_verbs.dead_letter_summary)
+    dead_letter = reads(On.PEOPLE, dead_letter_verbs.dead_letter)
+    dead_letter_of = reads(On.PEOPLE, dead_letter_verbs.dead_letter_of)
 
     stop = acts(On.PEOPLE, stop_verbs.stop)
     resume = acts(On.PEOPLE, stop_verbs.resume)
@@ -161,6 +197,7 @@ class Verbs(ABC):
     add_finding = acts(On.PEOPLE, reconciliation_verbs.add_finding)
     left_alone = reads(On.PEOPLE, reconciliation_verbs.left_alone)
     first_delivery_since = reads(On.PEOPLE, reconciliation_verbs.first_delivery_since)
+    completed_after = reads(On.PEOPLE, reconciliation_verbs.completed_after)
 
     verify_facts = sees(On.PEOPLE, verifying.verify_facts)
     inspect = sees(On.PEOPLE, verifying.inspect)

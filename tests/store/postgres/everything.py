@@ -215,7 +215,7 @@ async def look(store: PostgresStore) -> None:
     token = provider_token(
         await store.namespace(), newest.tenant, newest.type, newest.key, newest.destination, newest.corrections
     )
-    assert await store.delivery_by_token(token) == newest
+    assert list(await store.delivery_by_token(token)) == [newest]
     assert await store.payload(5) is not None
     await store.undelivered("acme", limit=10)
     await store.waiting_in(["subscription:1", "rate:1"])

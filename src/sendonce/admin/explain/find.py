@@ -54,8 +54,7 @@ async def _named(store: ReadStore, kind: str, text: str) -> Meant | None:
         events = await store.events_by_key(text) or await _requested(store, text)
         return Meant(events=tuple(events)) if events else None
     if kind == "token":
-        delivery = await store.delivery_by_token(text.lower()) if _TOKEN.fullmatch(text.lower()) else None
-        return Meant(delivery=delivery) if delivery else None
+        return await _with_token(store, text.lower()) if _TOKEN.fullmatch(text.lower()) else None
     if not is_id(text):
         return None
     if kind == "event":
@@ -67,6 +66,18 @@ async def _named(store: ReadStore, kind: str, text: str) -> Meant | None:
     else:
         delivery = await store.delivery(int(text))
     return Meant(delivery=delivery) if delivery else None
+
+
+async def _with_token(store: ReadStore, token: str) -> Meant | None:
+    """Return the delivery with this token among the newest, which are all that one look is long enough for."""
+    page = await store.delivery_by_token(token)
+    if page:
+        return Meant(delivery=page[0])
+    if page.next_before is not None:
+        raise NotFound(
+            f"nothing from delivery {page.next_before} on has the token {token}; older ones were not looked at"
+        )
+    return None
 
 
 async def _requested(store: ReadStore, key: str) -> list[EventRow]:

@@ -12,7 +12,7 @@ from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from sendonce.store.readers import ReadStore
 
-EVERYTHING = Filter(limit=1000)
+EVERYTHING = Filter(limit=1000, include_cancelled=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import errors
 
 from sendonce.errors import NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
+from sendonce.outbox.request_states import published
 from sendonce.sql.queries import load, with_parameters
 from sendonce.sql.records import reader
 from sendonce.sql.steps import Query, Row, Steps, arun
@@ -22,7 +23,7 @@ Connection: TypeAlias = psycopg.AsyncConnection[Row]
 
 QUERIES = {
     name: with_parameters(sql.replace("%", "%%"), lambda parameter: f"%({parameter})s")
-    for name, sql in load("sendonce.store.postgres").items()
+    for name, sql in {**load("sendonce.store.postgres"), **published("postgres")}.items()
 }
 CALL_SECONDS = 60.0
 # A cut network must not look like a slow database for ever.

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Self
 
+from sendonce.errors import StoreBusy, StoreError
 from sendonce.store.migrations import available, check_version
 from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.correcting import Correcting
@@ -11,16 +12,13 @@ from sendonce.store.postgres.leasing import Leasing
 from sendonce.store.postgres.migrate import PACKAGE, version_on
 from sendonce.store.postgres.operating import Operating
 from sendonce.store.postgres.orchestrating import Orchestrating
-from sendonce.store.postgres.reading import Reading
 from sendonce.store.postgres.reconciling import Reconciling
-from sendonce.store.postgres.requests import Requests
-from sendonce.store.postgres.undelivered import Undelivered
 from sendonce.store.upkeep import Turn
 
 
 class PostgresStore(
     Reconciling, Bulk, Correcting, Orchestrating, Leasing, Operating,
-    Requests, Undelivered, Verifying, Reading,
+    Verifying,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`."""
 
@@ -37,6 +35,15 @@ class PostgresStore(
         finally:
             await store.people.close()  # a worker has no use for it; a reader's next call opens it again
         return store
+
+    async def server(self) -> tuple[str, str, str] | None:
+        """See ReadStore."""
+        try:
+            return await super().server()
+        except StoreBusy:
+            raise
+        except StoreError:
+            return None  # some hosted servers tell nobody
 
     async def take_turn(self, part: str, turn: Turn, *, whole: timedelta) -> int | None:
         """See RetentionStore. Whose turn it is not has no use for the connection."""

@@ -18,6 +18,7 @@ from uuid import UUID
 from sendonce.domain.events import digest_of_stored
 from sendonce.domain.tokens import provider_token
 from sendonce.errors import ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
+from sendonce.outbox.request_states import published
 from sendonce.sql.queries import load
 from sendonce.sql.records import reader
 from sendonce.sql.steps import Query, Row, Steps, run
@@ -27,7 +28,7 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 
 PACKAGE = "sendonce.store.sqlite"
-QUERIES = load(PACKAGE)
+QUERIES = {**load(PACKAGE), **published("sqlite")}
 # Run once for each of the ids given: for a list of them old statistics could have the whole table read.
 _ONE_BY_ONE = {name for name, sql in QUERIES.items() if ":each_id" in sql}
 _YES_OR_NO = ("has_content", "in_doubt")

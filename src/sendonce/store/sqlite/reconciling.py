@@ -1,22 +1,15 @@
 """What reconciliation asks of the database: deliveries in doubt, a person's attestation, and what is marked sent."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sendonce.domain.attempts import NO_FENCE, Fence
 from sendonce.domain.limits import Limits
 from sendonce.domain.serving import Served
-from sendonce.store.filters import Filter
 from sendonce.store.losses import refusal
 from sendonce.store.ports import Started
-from sendonce.store.records import DeliveryRow
-from sendonce.store.sqlite import lists
-from sendonce.store.sqlite.connection import OwnConnection, Transaction, stamp
+from sendonce.store.sqlite.connection import OwnConnection, Transaction
 from sendonce.store.sqlite.holding import Holders, sendable
 from sendonce.store.sqlite.orchestrating import claim_of, open_lease
-
-WINDOW = 1000
-# As on PostgreSQL: a clock may have been set back a little, too.
-LONGEST_TRANSACTION = timedelta(hours=1)
 
 
 class Reconciling:
@@ -37,9 +30,6 @@ class Reconciling:
     ) -> Started:
         return await self._writer.run(_start_doubtful, worker_id, limit, hold, after, Limits(served=served), fence)
 
-    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
-        return await self._reader.run(_completed_after, after, since, limit)
-
 
 def _start_doubtful(
     transaction: Transaction, worker_id: int, limit: int, hold: timedelta, after: int, limits: Limits, fence: Fence
@@ -56,15 +46,3 @@ def _start_doubtful(
             return Started(open_lease(transaction, worker_id, [claim_of(row) for row in good], hold))
         after = rows[-1][0]
     return Started(None)
-
-
-def _completed_after(transaction: Transaction, after: int, since: datetime, limit: int) -> list[DeliveryRow]:
-    found: list[int] = []
-    values = {"since": stamp(since), "window": WINDOW}
-    while len(found) < limit:
-        rows = transaction.fetch("completed_window", {**values, "after": after})
-        if not rows:
-            break
-        found += [delivery_id for delivery_id, is_wanted in rows if is_wanted]
-        after = rows[-1][0]
-    return lists.delivery_rows(transaction, found[:limit], Filter(limit=limit))[::-1]

@@ -14,10 +14,7 @@ from sendonce.store.sqlite.leasing import Leasing
 from sendonce.store.sqlite.migrate import apply_missing, schema_version
 from sendonce.store.sqlite.operating import Operating
 from sendonce.store.sqlite.orchestrating import Orchestrating
-from sendonce.store.sqlite.reading import Reading
 from sendonce.store.sqlite.reconciling import Reconciling
-from sendonce.store.sqlite.requests import Requests
-from sendonce.store.sqlite.undelivered import Undelivered
 from sendonce.store.verbs import On, Verbs
 
 Answer = TypeVar("Answer")
@@ -25,7 +22,7 @@ Answer = TypeVar("Answer")
 
 class SqliteStore(
     Orchestrating, Reconciling, Bulk, Correcting, Leasing, Operating,
-    Requests, Undelivered, Verifying, Reading, Verbs,
+    Verifying, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
 

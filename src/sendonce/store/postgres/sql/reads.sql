@@ -1,3 +1,8 @@
+-- part: of_event
+(:type::text is null or e.type = :type::text)
+and (:family::text is null or starts_with(e.type, :family::text))
+and (:tenant::text is null or e.tenant = :tenant::text)
+
 -- name: schema_version
 select value::int from sendonce_meta where name = 'schema_version';
 
@@ -42,13 +47,17 @@ select scope, value, operator, reason, created_at from sendonce_stops order by s
 -- A bounded step down the primary key.
 select id from sendonce_events where id < :before order by id desc limit :window;
 
+-- name: event_at
+select created_at from sendonce_events where id = :id;
+
 -- name: event_rows
+-- A window may be much of the table, and a plain join would then read all of it.
 select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at, e.content_gone_at, e.history_gone_at
-  from sendonce_events e
- where e.id = any(:ids::bigint[])
-   and (:type::text is null or e.type = :type::text)
-   and (:tenant::text is null or e.tenant = :tenant::text)
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.* from sendonce_events t where t.id = w.id offset 0) e
+ where :(of_event)
    and (:since::timestamptz is null or e.created_at >= :since::timestamptz)
+   and (:until::timestamptz is null or e.created_at < :until::timestamptz)
    and (coalesce(:status::text, :destination::text) is null or exists (
      select 1 from sendonce_deliveries d
       where d.event_id = e.id
@@ -61,24 +70,19 @@ select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created
 select payload from sendonce_events where id = :event_id;
 
 -- name: event_ids_of_key
-select id from sendonce_events where key = :key order by id desc limit 100;
+select w.id from (select id from sendonce_events where key = :key limit 20000) w order by w.id desc limit 100;
 
 -- name: delivery_window
 select id from sendonce_deliveries where id < :before order by id desc limit :window;
 
+-- name: delivery_at
+select created_at from sendonce_deliveries where id = :id;
+
 -- name: due_window
-select id, next_attempt_at
-  from sendonce_deliveries
- where next_attempt_at is not null and (next_attempt_at, id) > (:after_at::timestamptz, :after_id::bigint)
- order by next_attempt_at, id
- limit :window;
+select id from sendonce_deliveries where next_attempt_at is not null order by next_attempt_at, id limit :window;
 
 -- name: parked_window
-select id, parked_on
-  from sendonce_deliveries
- where parked_on is not null and (parked_on, id) > (:after_on::text, :after_id::bigint)
- order by parked_on, id
- limit :window;
+select id from sendonce_deliveries where parked_on is not null order by parked_on, id limit :window;
 
 -- name: in_flight_ids
 select w.id
@@ -89,7 +93,7 @@ select w.id
  limit :window;
 
 -- name: dead_letter_window
-select id, delivery_id from sendonce_dead_letters where id < :before order by id desc limit :window;
+select delivery_id from sendonce_dead_letters where delivery_id < :before order by delivery_id desc limit :window;
 
 -- name: delivery_ids_of_event
 select id from sendonce_deliveries where event_id = :event_id order by id limit :window;
@@ -98,26 +102,26 @@ select id from sendonce_deliveries where event_id = :event_id order by id limit 
 select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_id, d.generation, d.corrections, d.status,
        d.attempt_count, d.deferred_count, d.in_doubt, d.next_attempt_at, d.not_before, d.parked_on, d.proven_at, d.final_error_code,
        d.notification_id, d.notified_at, d.expires_at, d.if_unsure, d.created_at, d.updated_at
-  from sendonce_deliveries d
-  join sendonce_events e on e.id = d.event_id
- where d.id = any(:ids::bigint[])
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.* from sendonce_deliveries t where t.id = w.id offset 0) d
+ cross join lateral (select t.tenant, t.type, t.key from sendonce_events t where t.id = d.event_id offset 0) e
+ where :(wanted)
    and (:status::text is null or d.status = :status::text)
-   and (:type::text is null or e.type = :type::text)
-   and (:tenant::text is null or e.tenant = :tenant::text)
-   and (:destination::text is null or d.destination = :destination::text)
    and (:since::timestamptz is null or d.created_at >= :since::timestamptz)
+   and (:until::timestamptz is null or d.created_at < :until::timestamptz)
    and (:reason::text is null or exists (
-     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.reason = :reason::text))
+     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.reason = :reason::text offset 0))
  order by d.id desc
  limit :limit;
 
 -- name: delivery_ids_of_token
 -- The token is computed, never stored: the same length-prefixed hash as provider_token().
 select d.id
-  from sendonce_deliveries d
-  join sendonce_events e on e.id = d.event_id
- where d.id = any(:ids::bigint[])
-   and left(encode(sha256(
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (
+   select t.id, t.event_id, t.destination, t.corrections from sendonce_deliveries t where t.id = w.id offset 0) d
+ cross join lateral (select t.tenant, t.type, t.key from sendonce_events t where t.id = d.event_id offset 0) e
+ where left(encode(sha256(
          convert_to(octet_length(:namespace::text)::text || ':' || :namespace::text, 'UTF8')
          || convert_to(octet_length(e.tenant)::text || ':' || e.tenant, 'UTF8')
          || convert_to(octet_length(e.type)::text || ':' || e.type, 'UTF8')
@@ -152,11 +156,23 @@ select id, delivery_id, attempt, kind, outcome, error_code, notification_id, det
  limit 1000;
 
 -- name: open_dead_letter_window
-select id, created_at
+select id
   from sendonce_dead_letters
  where closed_at is null and (created_at, id) < (:before_at::timestamptz, :before_id::bigint)
  order by created_at desc, id desc
  limit :window;
+
+-- name: waiting_dead_letter_window
+-- The same without what a person has cancelled.
+select id
+  from sendonce_dead_letters
+ where closed_at is null and reason <> 'cancelled' and (created_at, id) < (:before_at::timestamptz, :before_id::bigint)
+ order by created_at desc, id desc
+ limit :window;
+
+-- name: dead_letter_at
+-- Of this one, or of the one before it when it is gone.
+select created_at from sendonce_dead_letters where id <= :id order by id desc limit 1;
 
 -- name: dead_letter_id_of
 select id from sendonce_dead_letters where delivery_id = :delivery_id;
@@ -171,12 +187,27 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
  cross join lateral (select t.* from sendonce_deliveries t where t.id = z.delivery_id offset 0) d
  cross join lateral (select t.tenant, t.type, t.key from sendonce_events t where t.id = d.event_id offset 0) e
  where (:reason::text is null or z.reason = :reason::text)
-   and (:type::text is null or e.type = :type::text)
-   and (:tenant::text is null or e.tenant = :tenant::text)
-   and (:destination::text is null or d.destination = :destination::text)
+   and :(wanted)
    and (:since::timestamptz is null or z.created_at >= :since::timestamptz)
+   and (:until::timestamptz is null or z.created_at < :until::timestamptz)
  order by z.created_at desc, z.id desc
  limit :limit;
+
+-- name: given_up
+-- How many dead letters have the same reason, error code and destination, and when they were given up.
+select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.* from sendonce_dead_letters t where t.id = w.id offset 0) z
+ cross join lateral (
+   select t.event_id, t.destination, t.subscription_id from sendonce_deliveries t where t.id = z.delivery_id offset 0) d
+ cross join lateral (select t.tenant, t.type from sendonce_events t where t.id = d.event_id offset 0) e
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where (:reason::text is null or z.reason = :reason::text)
+   and :(wanted)
+   and (:since::timestamptz is null or z.created_at >= :since::timestamptz)
+   and (:until::timestamptz is null or z.created_at < :until::timestamptz)
+ group by 1, 2, 3
+ order by 1, 2, 3;
 
 -- name: subscriptions
 select s.id, s.tenant,
@@ -197,3 +228,34 @@ select w.room, n.waiting
    select count(*) as waiting
      from (select 1 from sendonce_deliveries d where d.parked_on = w.room limit :cap) p) n
  order by w.room;
+
+-- name: undelivered_places
+-- What has not arrived is due or scheduled, parked, in flight, or an open dead letter: each part walks its own index, up
+-- to the window. One may be due again before its lease is released.
+select distinct id
+  from (
+    (select id from sendonce_deliveries where next_attempt_at is not null order by next_attempt_at, id limit :window)
+    union all
+    (select id from sendonce_deliveries where parked_on is not null order by parked_on, id limit :window)
+    union all
+    (select w.id from sendonce_leases l cross join lateral unnest(l.deliveries) as w(id) limit :window)
+    union all
+    (select delivery_id
+       from sendonce_dead_letters
+      where closed_at is null
+      order by created_at, id
+      limit :window)
+  ) p
+ order by id desc;
+
+-- name: undelivered_ids
+select d.id
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.id, t.event_id, t.status from sendonce_deliveries t where t.id = w.id offset 0) d
+ cross join lateral (select t.tenant from sendonce_events t where t.id = d.event_id offset 0) e
+ where d.status <> 'Completed'
+   and (:tenant::text is null or e.tenant = :tenant::text)
+   and (d.status <> 'DeadLettered' or exists (
+     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.closed_at is null offset 0))
+ order by d.id desc
+ limit :limit;

@@ -11,13 +11,17 @@ select q.id
 -- name: request_ids_of_key
 select request_id from sendonce_request_keys where key = :key order by request_id desc limit 100;
 
+-- name: request_at
+select created_at from sendonce_requests where id = :id;
+
 -- name: request_rows
 select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s.status, s.required, s.notified, s.open,
        s.given_up
-  from sendonce_requests q
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.* from sendonce_requests t where t.id = w.id offset 0) q
  cross join lateral (select t.* from sendonce_request_states t where t.request_id = q.id offset 0) s
- where q.id = any(:ids::bigint[])
-   and (:type::text is null or q.type = :type::text)
+ where (:type::text is null or q.type = :type::text)
+   and (:family::text is null or starts_with(q.type, :family::text))
    and (:tenant::text is null or q.tenant = :tenant::text)
    and (:status::text is null or s.status = :status::text)
  order by q.id desc

@@ -89,6 +89,9 @@ on conflict (name) do update set value = excluded.value;
 -- name: drop_instance
 delete from sendonce_meta where name = 'instance';
 
+-- name: server
+-- A file has none.
+
 -- name: orphans
 -- What is being sent under a lease that is not there: nobody would ever take it over.
 select d.id, a.lease_id

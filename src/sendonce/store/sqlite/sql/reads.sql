@@ -1,9 +1,15 @@
+-- part: of_event
+(:type is null or e.type = :type)
+and (:family is null or substr(e.type, 1, length(:family)) = :family)
+and (:tenant is null or e.tenant = :tenant)
+
 -- name: namespace
 select value from sendonce_meta where name = 'namespace';
 
 -- name: status_counts
 -- Each count walks its own index and stops at the cap. Those that wait for a retry are mostly due later than now.
-select (select cast(value as integer) from sendonce_meta where name = 'schema_version'),
+select :now,
+       (select cast(value as integer) from sendonce_meta where name = 'schema_version'),
        (select count(*) from (
          select 1 from sendonce_deliveries where next_attempt_at <= :now limit :cap)),
        (select min(next_attempt_at) from sendonce_deliveries where next_attempt_at <= :now),
@@ -47,13 +53,16 @@ select scope, value, operator, reason, created_at from sendonce_stops order by s
 -- A bounded step down the primary key, whatever the planner thinks of how few rows there are.
 select id from sendonce_events not indexed where id < :before order by id desc limit :window;
 
+-- name: event_at
+select created_at from sendonce_events where id = :id;
+
 -- name: event_rows
 select e.id, e.tenant, e.type, e.key, e.subject, e.version, e.headers, e.created_at, e.content_gone_at, e.history_gone_at
   from json_each(:ids) w
  cross join sendonce_events e not indexed on e.id = w.value
- where (:type is null or e.type = :type)
-   and (:tenant is null or e.tenant = :tenant)
+ where :(of_event)
    and (:since is null or e.created_at >= :since)
+   and (:until is null or e.created_at < :until)
    and (coalesce(:status, :destination) is null or exists (
      select 1 from sendonce_deliveries d
       where d.event_id = e.id
@@ -67,10 +76,13 @@ select payload from sendonce_events where id = :event_id;
 
 -- name: event_ids_of_key
 -- "+" keeps the planner from walking all events in the order that is asked for.
-select id from sendonce_events where key = :key order by +id desc limit 100;
+select id from (select id from sendonce_events where key = :key limit 20000) order by +id desc limit 100;
 
 -- name: delivery_window
 select id from sendonce_deliveries not indexed where id < :before order by id desc limit :window;
+
+-- name: delivery_at
+select created_at from sendonce_deliveries where id = :id;
 
 -- name: due_window
 select id
@@ -108,11 +120,10 @@ select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_
   from json_each(:ids) w
  cross join sendonce_deliveries d not indexed on d.id = w.value
  cross join sendonce_events e not indexed on e.id = d.event_id
- where (:status is null or d.status = :status)
-   and (:type is null or e.type = :type)
-   and (:tenant is null or e.tenant = :tenant)
-   and (:destination is null or d.destination = :destination)
+ where :(wanted)
+   and (:status is null or d.status = :status)
    and (:since is null or d.created_at >= :since)
+   and (:until is null or d.created_at < :until)
    and (:reason is null or exists (
      select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.reason = :reason))
  order by d.id desc
@@ -153,11 +164,23 @@ select id, delivery_id, attempt, kind, outcome, error_code, notification_id, det
  limit 1000;
 
 -- name: open_dead_letter_window
-select id, created_at
+select id
   from sendonce_dead_letters indexed by sendonce_dead_letters_open
  where closed_at is null and (created_at, id) < (:before_at, :before_id)
  order by created_at desc, id desc
  limit :window;
+
+-- name: waiting_dead_letter_window
+-- The same without what a person has cancelled.
+select id
+  from sendonce_dead_letters indexed by sendonce_dead_letters_waiting
+ where closed_at is null and reason <> 'cancelled' and (created_at, id) < (:before_at, :before_id)
+ order by created_at desc, id desc
+ limit :window;
+
+-- name: dead_letter_at
+-- Of this one, or of the one before it when it is gone.
+select created_at from sendonce_dead_letters not indexed where id <= :id order by id desc limit 1;
 
 -- name: dead_letter_id_of
 select id from sendonce_dead_letters where delivery_id = :delivery_id;
@@ -171,12 +194,26 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
  cross join sendonce_deliveries d not indexed on d.id = z.delivery_id
  cross join sendonce_events e not indexed on e.id = d.event_id
  where (:reason is null or z.reason = :reason)
-   and (:type is null or e.type = :type)
-   and (:tenant is null or e.tenant = :tenant)
-   and (:destination is null or d.destination = :destination)
+   and :(wanted)
    and (:since is null or z.created_at >= :since)
+   and (:until is null or z.created_at < :until)
  order by z.created_at desc, z.id desc
  limit :limit;
+
+-- name: given_up
+-- How many dead letters have the same reason, error code and destination, and when they were given up.
+select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
+  from json_each(:ids) w
+ cross join sendonce_dead_letters z not indexed on z.id = w.value
+ cross join sendonce_deliveries d not indexed on d.id = z.delivery_id
+ cross join sendonce_events e not indexed on e.id = d.event_id
+  left join sendonce_subscriptions s on s.id = d.subscription_id
+ where (:reason is null or z.reason = :reason)
+   and :(wanted)
+   and (:since is null or z.created_at >= :since)
+   and (:until is null or z.created_at < :until)
+ group by 1, 2, 3
+ order by 1, 2, 3;
 
 -- name: subscriptions
 select s.id, s.tenant,
@@ -196,3 +233,44 @@ select w.value,
        (select count(*) from (select 1 from sendonce_deliveries d where d.parked_on = w.value limit :cap))
   from json_each(:rooms) w
  order by w.value;
+
+-- name: undelivered_places
+-- What has not arrived is due or scheduled, parked, in flight, or an open dead letter: each part walks its own index, up
+-- to the window. One may be due again before its lease is released.
+select distinct id
+  from (
+    select * from (
+      select id
+        from sendonce_deliveries indexed by sendonce_deliveries_due
+       where next_attempt_at is not null
+       order by next_attempt_at, id
+       limit :window)
+    union all
+    select * from (
+      select id
+        from sendonce_deliveries indexed by sendonce_deliveries_parked
+       where parked_on is not null
+       order by parked_on, id
+       limit :window)
+    union all
+    select * from (select w.value from sendonce_leases l cross join json_each(l.deliveries) w limit :window)
+    union all
+    select * from (
+      select delivery_id
+        from sendonce_dead_letters indexed by sendonce_dead_letters_open
+       where closed_at is null
+       order by created_at, id
+       limit :window))
+ order by id desc;
+
+-- name: undelivered_ids
+select d.id
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ cross join sendonce_events e not indexed on e.id = d.event_id
+ where d.status <> 'Completed'
+   and (:tenant is null or e.tenant = :tenant)
+   and (d.status <> 'DeadLettered' or exists (
+     select 1 from sendonce_dead_letters z where z.delivery_id = d.id and z.closed_at is null))
+ order by d.id desc
+ limit :limit;

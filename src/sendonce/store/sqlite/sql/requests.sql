@@ -9,6 +9,9 @@ select id from sendonce_requests where subject = :subject and +id < :before orde
 -- name: request_ids_of_key
 select request_id from sendonce_request_keys where key = :key order by request_id desc limit 100;
 
+-- name: request_at
+select created_at from sendonce_requests where id = :id;
+
 -- name: request_rows
 select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s.status, s.required, s.notified, s.open,
        s.given_up
@@ -16,6 +19,7 @@ select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s
  cross join sendonce_requests q not indexed on q.id = w.value
  cross join sendonce_request_states s on s.request_id = q.id
  where (:type is null or q.type = :type)
+   and (:family is null or substr(q.type, 1, length(:family)) = :family)
    and (:tenant is null or q.tenant = :tenant)
    and (:status is null or s.status = :status)
  order by q.id desc

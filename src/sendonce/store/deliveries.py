@@ -1,0 +1,97 @@
+"""Deliveries: what is on its way, and what became of it."""
+
+from sendonce.domain.deliveries import DeliveryState
+from sendonce.sql.steps import Steps, one, records, rows
+from sendonce.store.filters import LOOK, Filter, Page, Window, among, ids_of, look, walk
+from sendonce.store.records import AttemptRow, DeliveryRow, FindingRow, LeaseRow
+
+# Where the deliveries of a state are found without looking at all the others.
+_PLACES = {
+    DeliveryState.IN_PROGRESS: ("in_flight_ids",),
+    DeliveryState.PENDING: ("due_window", "parked_window"),
+    DeliveryState.PENDING_RETRY: ("due_window", "parked_window"),
+}
+
+
+def deliveries(wanted: Filter) -> Steps[Page[DeliveryRow]]:
+    """List deliveries; by reason, those that were given up for it."""
+    if wanted.status is DeliveryState.DEAD_LETTERED:
+        window = walk("dead_letter_window")
+    elif wanted.status in _PLACES:
+        window = yield from _window_of(*_PLACES[DeliveryState(wanted.status)])
+    else:
+        window = walk("delivery_window")
+
+    def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
+        return records(DeliveryRow, "delivery_rows", ids=ids, limit=limit, **wanted.criteria)
+
+    return (yield from look(wanted, window, matching, "delivery_at"))
+
+
+def undelivered(tenant: str | None, *, before: int | None = None, limit: int = 50) -> Steps[Page[DeliveryRow]]:
+    """List what has not arrived: not finished, or given up and nobody has closed that."""
+    window = yield from _window_of("undelivered_places")
+
+    def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
+        found = ids_of((yield from rows("undelivered_ids", ids=ids, tenant=tenant, limit=limit)))
+        return (yield from delivery_rows(found))
+
+    return (yield from look(Filter(before=before, limit=limit), window, matching, "delivery_at"))
+
+
+def delivery_by_token(token: str, *, before: int | None = None) -> Steps[Page[DeliveryRow]]:
+    """Look for the newest delivery with this token: it is computed of each that is looked at, and never stored."""
+    name = yield from namespace()
+
+    def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
+        found = ids_of((yield from rows("delivery_ids_of_token", ids=ids, namespace=name, token=token)))
+        return (yield from delivery_rows(found))
+
+    wanted = Filter(before=before, limit=1)
+    return (yield from look(wanted, walk("delivery_window"), matching, "delivery_at", spare=0))
+
+
+def delivery(delivery_id: int) -> Steps[DeliveryRow | None]:
+    """Return one delivery; None when there is none."""
+    found = yield from delivery_rows([delivery_id])
+    return found[0] if found else None
+
+
+def delivery_rows(ids: list[int]) -> Steps[list[DeliveryRow]]:
+    """Return these deliveries, newest first."""
+    return records(DeliveryRow, "delivery_rows", ids=ids, limit=len(ids), **Filter().criteria)
+
+
+def deliveries_of(event_id: int) -> Steps[list[DeliveryRow]]:
+    """Return an event's deliveries, the oldest first."""
+    ids = ids_of((yield from rows("delivery_ids_of_event", event_id=event_id, window=LOOK)))
+    return (yield from delivery_rows(ids))[::-1]
+
+
+def attempts_of(delivery_id: int) -> Steps[list[AttemptRow]]:
+    """Return a delivery's attempts, the first one first."""
+    return records(AttemptRow, "attempts_of", delivery_id=delivery_id)
+
+
+def lease_of(delivery_id: int) -> Steps[LeaseRow | None]:
+    """Return the lease under which it is being sent, if it is."""
+    return one(LeaseRow, "lease_of", delivery_id=delivery_id)
+
+
+def findings_of(delivery_id: int) -> Steps[list[FindingRow]]:
+    """Return what was found out about a delivery beside its state, the oldest first."""
+    return records(FindingRow, "findings_of", delivery_id=delivery_id)
+
+
+def namespace() -> Steps[str]:
+    """Return the token namespace of this database."""
+    [[name]] = yield from rows("namespace")
+    return str(name)
+
+
+def _window_of(*places: str) -> Steps[Window]:
+    """Walk what is found in these places, where that is little; else all deliveries."""
+    ids: set[int] = set()
+    for place in places:
+        ids.update(ids_of((yield from rows(place, window=LOOK))))
+    return among(ids) if len(ids) < LOOK else walk("delivery_window")
