@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 
 from tests.budgets import over_budget, seconds_by_suite
-from tests.servers.accounts import FOLDER
 from tests.servers.binaries import binaries_of
+from tests.servers.os_users import FOLDER
 from tests.servers.postgres import Server, default_server, start
 from tests.servers.runs import Run, shared_server
 

@@ -12,7 +12,7 @@ WHY = ["--reason", "it was a mistake"]
 HOLDING = Policy(if_unsure=IfUnsure.HOLD)
 
 
-def test_a_dead_letter_is_requeued_as_the_next_generation(cli: Cli) -> None:
+def test_dead_letter_is_requeued_as_the_next_generation(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Refused("http_410"))
 
@@ -25,7 +25,7 @@ def test_a_dead_letter_is_requeued_as_the_next_generation(cli: Cli) -> None:
     assert cli("dead-letters", "list", "--json").rows == []
 
 
-def test_requeuing_twice_is_refused_with_who_did_it(cli: Cli) -> None:
+def test_requeue_a_second_time_is_refused_with_who_did_it(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Refused("http_410"))
     cli("dead-letters", "requeue", "1", *WHY, "--operator", "ada")
@@ -36,7 +36,7 @@ def test_requeuing_twice_is_refused_with_who_did_it(cli: Cli) -> None:
     assert "dead letter 1 was requeued by ada on 20" in again.err
 
 
-def test_one_that_cannot_be_requeued_leaves_all_as_they_are(cli: Cli) -> None:
+def test_dead_letter_that_cannot_be_requeued_leaves_all_as_they_are(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Refused("http_410"))
 
@@ -46,7 +46,7 @@ def test_one_that_cannot_be_requeued_leaves_all_as_they_are(cli: Cli) -> None:
     assert len(cli("dead-letters", "list", "--json").rows) == 1
 
 
-def test_what_may_have_been_sent_is_requeued_only_when_said_so(cli: Cli) -> None:
+def test_dead_letter_in_doubt_is_requeued_only_with_even_if_sent(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Unknown("timeout", "no answer"), policy=HOLDING)
 
@@ -59,7 +59,7 @@ def test_what_may_have_been_sent_is_requeued_only_when_said_so(cli: Cli) -> None
     assert reopened == [{"old_delivery_id": 1, "delivery_id": 2, "destination": "null:a", "may_repeat": True}]
 
 
-def test_several_are_requeued_in_the_order_given(cli: Cli) -> None:
+def test_dead_letters_are_requeued_in_the_order_given(cli: Cli) -> None:
     for key in "abc":
         cli.delivery(key, f"null:{key}")
     cli.attempt(Refused("http_410"))
@@ -73,7 +73,7 @@ def test_several_are_requeued_in_the_order_given(cli: Cli) -> None:
         assert cli("deliveries", "show", str(each["delivery_id"]), "--json").json["destination"] == each["destination"]
 
 
-def test_a_completed_delivery_is_replayed_only_when_said_so(cli: Cli) -> None:
+def test_completed_delivery_is_replayed_only_when_said_so(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Delivered("n-1"))
 
@@ -87,7 +87,7 @@ def test_a_completed_delivery_is_replayed_only_when_said_so(cli: Cli) -> None:
     assert "newer generation" in again.err
 
 
-def test_an_open_delivery_is_not_replayed(cli: Cli) -> None:
+def test_open_delivery_is_not_replayed(cli: Cli) -> None:
     cli.delivery("k")
 
     ran = cli("replay", "1", *WHY)
@@ -96,7 +96,7 @@ def test_an_open_delivery_is_not_replayed(cli: Cli) -> None:
     assert "delivery 1 is Pending; only a finished one can be replayed" in ran.err
 
 
-def test_what_waits_is_cancelled_and_the_rest_is_named(cli: Cli) -> None:
+def test_cancel_takes_what_waits_and_names_the_rest(cli: Cli) -> None:
     cli.delivery("a")
     cli.attempt(Delivered())
     cli.delivery("b")
@@ -115,7 +115,7 @@ def test_what_waits_is_cancelled_and_the_rest_is_named(cli: Cli) -> None:
     assert cli("dead-letters", "show", "1", "--json").json["reason"] == "cancelled"
 
 
-def test_cancelling_what_may_have_been_sent_says_so(cli: Cli) -> None:
+def test_cancel_of_what_may_have_been_sent_says_so(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Unknown("timeout"), can_look_up=True)
 
@@ -124,7 +124,7 @@ def test_cancelling_what_may_have_been_sent_says_so(cli: Cli) -> None:
     assert (ran.code, ran.out) == (0, "delivery 1 is cancelled; it may have been sent before\n")
 
 
-def test_a_dead_letter_is_discarded_once(cli: Cli) -> None:
+def test_dead_letter_is_discarded_once(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Refused("http_410"))
 
@@ -146,7 +146,7 @@ def test_a_dead_letter_is_discarded_once(cli: Cli) -> None:
         (["--tenant", ""], "--tenant ''"),
     ],
 )
-def test_sends_are_stopped_and_resumed(cli: Cli, scope: list[str], spelled: str) -> None:
+def test_stop_holds_back_sends_until_resume(cli: Cli, scope: list[str], spelled: str) -> None:
     stopped = cli("stop", *scope, "--reason", "outage")
     again = cli("stop", *scope)
     status = cli("status").out
@@ -161,13 +161,13 @@ def test_sends_are_stopped_and_resumed(cli: Cli, scope: list[str], spelled: str)
     assert cli("status", "--json").json["stops"] == []
 
 
-def test_resume_names_what_is_stopped(cli: Cli) -> None:
+def test_resume_names_the_stops(cli: Cli) -> None:
     cli("stop", "--channel", "mailto")
 
     assert "--all is not stopped; stopped are: --channel mailto" in cli("resume", "--all").err
 
 
-def test_the_operator_is_named_by_option_setting_or_user(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_is_named_by_option_setting_or_user(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("stop", "--all")
     monkeypatch.setenv("SENDONCE_OPERATOR", "grace")
     cli("stop", "--tenant", "a")

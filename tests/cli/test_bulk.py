@@ -28,7 +28,7 @@ def generations(cli: Cli) -> list[int]:
     return sorted(each["generation"] for each in cli("deliveries", "list", "--json").rows)
 
 
-def test_a_dry_run_counts_and_changes_nothing(cli: Cli) -> None:
+def test_dry_run_counts_and_changes_nothing(cli: Cli) -> None:
     given_letters(cli, "a", "b")
     cli.publish("c", "--to", "null:a", type="order.paid")
     cli.attempt(Unknown("timeout"), policy=HOLDING)
@@ -49,7 +49,7 @@ def test_a_dry_run_counts_and_changes_nothing(cli: Cli) -> None:
     assert [row["kind"] for row in cli("operations", "list", "--json").rows] == ["cancel"]
 
 
-def test_what_a_person_has_cancelled_is_left_out_unless_it_is_asked_for(cli: Cli) -> None:
+def test_operation_leaves_out_what_was_cancelled_unless_asked_for(cli: Cli) -> None:
     given_letters(cli, "a")
     cancelled = str(cli.delivery("b"))
     cli("cancel", cancelled, "--reason", "not wanted")
@@ -68,7 +68,7 @@ def test_what_a_person_has_cancelled_is_left_out_unless_it_is_asked_for(cli: Cli
     assert cli("deliveries", "show", "4", "--json").json["key"] == "b"
 
 
-def test_where_nothing_matches_nothing_is_begun(cli: Cli) -> None:
+def test_operation_is_not_begun_where_nothing_matches(cli: Cli) -> None:
     said = cli("cancel", "--type", "order.*", "--yes", *WHY)
     shown = cli("replay", "--all", "--yes", "--json", *WHY).json
 
@@ -77,7 +77,7 @@ def test_where_nothing_matches_nothing_is_begun(cli: Cli) -> None:
     assert cli("operations", "list", "--json").rows == []
 
 
-def test_a_requeue_by_filter_is_one_operation(cli: Cli) -> None:
+def test_requeue_by_filter_is_one_operation(cli: Cli) -> None:
     given_letters(cli, "a", "b")
     given_letters(cli, "c", type="memo.saved")
 
@@ -91,7 +91,7 @@ def test_a_requeue_by_filter_is_one_operation(cli: Cli) -> None:
     assert row["filter"] == {"type": "order.*"}
 
 
-def test_a_replay_by_filter_skips_what_was_sent_unless_it_is_told_not_to(cli: Cli) -> None:
+def test_replay_by_filter_skips_what_was_sent_unless_it_is_told_not_to(cli: Cli) -> None:
     cli.delivery("a")
     cli.attempt(Delivered("n"))
 
@@ -102,7 +102,7 @@ def test_a_replay_by_filter_skips_what_was_sent_unless_it_is_told_not_to(cli: Cl
     assert (bold["affected"], bold["skipped"], bold["state"]) == (1, 0, "done")
 
 
-def test_a_cancel_by_filter_gives_up_what_waits(cli: Cli) -> None:
+def test_cancel_by_filter_gives_up_what_waits(cli: Cli) -> None:
     cli.delivery("a", "null:a", "--tenant", "acme")
     cli.attempt(Failed("http_503"))
     cli.delivery("b", "null:a", "--tenant", "acme")
@@ -129,18 +129,18 @@ def test_a_cancel_by_filter_gives_up_what_waits(cli: Cli) -> None:
         (["--since", "1h", "--until", "2h"], "--until must be later than --since"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_a_sentence(lite: Cli, options: list[str], complaint: str) -> None:
+def test_options_that_make_no_sense_are_refused_in_a_sentence(lite: Cli, options: list[str], complaint: str) -> None:
     said = lite("dead-letters", "requeue", *options, *WHY)
 
     assert said.code == 2
     assert complaint in said.err
 
 
-def test_a_reason_is_required(lite: Cli) -> None:
+def test_reason_is_required(lite: Cli) -> None:
     assert "--reason" in lite("replay", "--all", "--yes").err
 
 
-def test_an_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> None:
+def test_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> None:
     given_letters(cli, *(f"k{n}" for n in range(8)))
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "4/s", *WHY)
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": cli.database}) as running:
@@ -162,7 +162,7 @@ def test_an_operation_is_paused_and_resumed_from_another_terminal(cli: Cli) -> N
     assert cli("operations", "resume", "1").err == "sendonce: operation 1 is done\n"
 
 
-def test_an_operation_is_paused_by_an_interrupt(lite: Cli) -> None:
+def test_operation_is_paused_by_an_interrupt(lite: Cli) -> None:
     given_letters(lite, *(f"k{n}" for n in range(6)))
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "1/d", *WHY)
     with Process("-m", "sendonce", *options, environment={"SENDONCE_DATABASE": lite.database}) as running:
@@ -173,7 +173,7 @@ def test_an_operation_is_paused_by_an_interrupt(lite: Cli) -> None:
     assert lite("operations", "show", "1", "--json").json["state"] == "paused"
 
 
-def test_a_cancelled_operation_goes_no_further(lite: Cli) -> None:
+def test_cancelled_operation_goes_no_further(lite: Cli) -> None:
     given_letters(lite, "a")
     options = ("dead-letters", "requeue", "--all", "--yes", "--rate", "1/d", *WHY)
     given_letters(lite, "b")
@@ -188,7 +188,7 @@ def test_a_cancelled_operation_goes_no_further(lite: Cli) -> None:
 
 
 @pytest.mark.parametrize(("answer", "opened"), [("y", 2), ("n", 0)])
-def test_on_a_terminal_it_counts_asks_and_shows_a_bar(lite: Cli, answer: str, opened: int) -> None:
+def test_operation_on_a_terminal_counts_asks_and_shows_a_bar(lite: Cli, answer: str, opened: int) -> None:
     given_letters(lite, "a", "b")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -215,7 +215,7 @@ def test_on_a_terminal_it_counts_asks_and_shows_a_bar(lite: Cli, answer: str, op
     assert generations(lite).count(1) == opened
 
 
-def test_the_log_says_who_did_what_when_and_why(cli: Cli) -> None:
+def test_log_says_who_did_what_when_and_why(cli: Cli) -> None:
     cli("stop", "--tenant", "acme", "--reason", "they asked", "--operator", "ada")
 
     table = cli("operations", "list").out

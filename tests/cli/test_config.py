@@ -44,7 +44,7 @@ class Command:
         return Ran(code, out, err)
 
 
-def test_it_shows_what_was_set_and_where(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_what_was_set_and_where(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("sendonce.toml").write_text(FILE)
     monkeypatch.setenv("SHOP_TOKEN", HIDDEN)
     monkeypatch.setenv("SENDONCE_WORKER_POLL", "2s")
@@ -64,7 +64,7 @@ def test_it_shows_what_was_set_and_where(config: Command, monkeypatch: pytest.Mo
     ]
 
 
-def test_without_anything_it_shows_the_database(config: Command) -> None:
+def test_config_without_settings_shows_the_database(config: Command) -> None:
     ran = config()
 
     assert "settings file: none" in ran.out
@@ -73,7 +73,7 @@ def test_without_anything_it_shows_the_database(config: Command) -> None:
     assert "worker.lease            30s  " in config("--defaults").out
 
 
-def test_as_json(config: Command) -> None:
+def test_config_is_shown_as_json(config: Command) -> None:
     Path("other.toml").write_text("[policy.https]\nmax_attempts = 3\n")
 
     found = config("--config", "other.toml", "--database", "sqlite:///shop.db", "--json").json
@@ -98,7 +98,7 @@ def test_as_json(config: Command) -> None:
         ('[policy]\ntimeout = "40s"\n', "a send may take 40 s but the lease is only 30 s; make the lease longer"),
     ],
 )
-def test_a_check_says_what_would_keep_a_worker_from_starting(config: Command, text: str, sentence: str) -> None:
+def test_check_says_what_would_keep_a_worker_from_starting(config: Command, text: str, sentence: str) -> None:
     assert config("--check").out == "the settings are in order\n"
     Path("sendonce.toml").write_text(text)
 
@@ -111,7 +111,7 @@ def test_a_check_says_what_would_keep_a_worker_from_starting(config: Command, te
     assert worker.err.startswith(("sendonce: there is no sendonce database", f"sendonce: {sentence}"))
 
 
-def test_the_example_is_a_file_that_changes_nothing(config: Command) -> None:
+def test_example_is_a_file_that_changes_nothing(config: Command) -> None:
     example = config("--example").out
     Path("sendonce.toml").write_text(example)
 
@@ -120,7 +120,7 @@ def test_the_example_is_a_file_that_changes_nothing(config: Command) -> None:
     assert [each["setting"] for each in config("--json").json["settings"]] == ["database.url"]
 
 
-def test_every_command_finds_the_database_in_the_same_way(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_finds_the_database_in_the_same_way(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("sendonce.toml").write_text('[database]\nurl = "sqlite:///file.db"\n')
     assert "sqlite:///file.db is now at schema " in config(command="migrate").out
 
@@ -134,7 +134,7 @@ def test_every_command_finds_the_database_in_the_same_way(config: Command, monke
     assert "option.db" in config("--database", "sqlite:///option.db", command="migrate").out
 
 
-def test_a_mistake_in_the_file_keeps_nobody_from_a_database_that_is_named(config: Command) -> None:
+def test_mistake_in_the_file_keeps_nobody_from_a_database_that_is_named(config: Command) -> None:
     Path("sendonce.toml").write_text("[nonsense]\n")
 
     assert config("--database", "sqlite:///a.db", command="migrate").code == 0
@@ -143,7 +143,7 @@ def test_a_mistake_in_the_file_keeps_nobody_from_a_database_that_is_named(config
     )
 
 
-def test_a_mistyped_variable_is_not_passed_over(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistyped_variable_is_not_passed_over(config: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENDONCE_DATABSE", "sqlite:///a.db")
 
     ran = config(command="migrate")
@@ -164,7 +164,7 @@ def test_options_of_a_worker_go_before_the_file(config: Command) -> None:
     assert config(*options, command="worker").code == 0
 
 
-def test_a_password_in_the_file_is_not_in_what_is_said(config: Command, tmp_path: Path) -> None:
+def test_password_in_the_file_is_not_in_what_is_said(config: Command, tmp_path: Path) -> None:
     Path("sendonce.toml").write_text(f'[database]\nurl = "postgresql://app:{HIDDEN}@127.0.0.1:1/x"\n')
     script = f"from sendonce.cli.output import scrub; print(scrub('it is {HIDDEN}', []))"
 
@@ -172,5 +172,5 @@ def test_a_password_in_the_file_is_not_in_what_is_said(config: Command, tmp_path
     assert HIDDEN not in config(command="status").err
 
 
-def test_only_one_thing_at_a_time(config: Command) -> None:
+def test_config_shows_one_thing_at_a_time(config: Command) -> None:
     assert config("--check", "--example").code == 2

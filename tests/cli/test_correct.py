@@ -32,7 +32,7 @@ def content(cli: Cli, delivery_id: int) -> dict[str, object]:
     return parts
 
 
-def test_M9_a_mail_goes_to_the_right_address_with_its_content(cli: Cli) -> None:
+def test_M9_mail_goes_to_the_right_address_with_its_content(cli: Cli) -> None:
     given_bad_mail(cli)
 
     said = cli("dead-letters", "correct", "1", "--to", "mailto:ada@example.com", *WHY)
@@ -59,7 +59,7 @@ def test_M9_only_the_parts_of_a_mail_that_are_named_change(cli: Cli) -> None:
     assert content(cli, 1)["subject"] == "Saved"
 
 
-def test_a_payload_is_corrected(cli: Cli) -> None:
+def test_payload_is_corrected(cli: Cli) -> None:
     cli.delivery("k", "https://runner.example/hook", "--payload", '{"memo": 1}')
     cli.attempt(Refused("http_422"))
 
@@ -83,13 +83,13 @@ def test_M9_both_tell_the_whole_story(cli: Cli) -> None:
     assert old.splitlines()[-1] != new.splitlines()[-1], "the token is a new one"
 
 
-def test_before_it_is_corrected_it_is_said_how(lite: Cli) -> None:
+def test_correction_is_shown_before_it_is_made(lite: Cli) -> None:
     given_bad_mail(lite)
 
     assert "correct it with: sendonce dead-letters correct 1 --reason TEXT" in lite("explain", "delivery:1").out
 
 
-def test_other_content_is_told_as_such(lite: Cli) -> None:
+def test_correction_of_content_is_told_as_such(lite: Cli) -> None:
     given_bad_mail(lite)
     lite("dead-letters", "correct", "1", "--text", "Hello", *WHY)
 
@@ -97,7 +97,7 @@ def test_other_content_is_told_as_such(lite: Cli) -> None:
     assert "it goes instead of delivery 1, with other content" in lite("explain", "delivery:2").out
 
 
-def test_what_may_have_arrived_is_corrected_only_when_said_so(cli: Cli) -> None:
+def test_dead_letter_in_doubt_is_corrected_only_with_even_if_sent(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Unknown("timeout"), policy=HOLDING)
 
@@ -124,7 +124,7 @@ def test_what_may_have_arrived_is_corrected_only_when_said_so(cli: Cli) -> None:
         (["--text", "", "--html", ""], 2, "needs text or html"),
     ],
 )
-def test_what_cannot_be_corrected_is_said_in_a_sentence(
+def test_correction_that_is_impossible_is_refused_in_a_sentence(
     lite: Cli, options: list[str], code: int, complaint: str
 ) -> None:
     given_bad_mail(lite)
@@ -135,5 +135,5 @@ def test_what_cannot_be_corrected_is_said_in_a_sentence(
     assert len(lite("deliveries", "list", "--json").rows) == 1
 
 
-def test_a_dead_letter_that_is_not_there(lite: Cli) -> None:
+def test_dead_letter_that_is_not_there(lite: Cli) -> None:
     assert "there is no dead letter 7" in lite("dead-letters", "correct", "7", "--to", "null:b", *WHY).err

@@ -50,7 +50,7 @@ def ids(value: list[str]) -> str:
 
 
 @pytest.mark.parametrize("arguments", READING, ids=ids)
-def test_a_missing_file_is_one_sentence_and_is_not_made(
+def test_database_file_that_is_missing_is_named_and_not_made(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -65,7 +65,7 @@ def test_a_missing_file_is_one_sentence_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_hint_names_the_database_that_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hint_names_the_database_that_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/other.db"
 
     assert main(["--database", url, "status"]) == 1
@@ -73,7 +73,7 @@ def test_the_hint_names_the_database_that_was_asked_for(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.endswith(f"other.db; run: sendonce migrate --database {url}\n")
 
 
-def test_the_database_is_an_option_anywhere_else_a_setting_else_a_file_here(
+def test_database_is_an_option_anywhere_else_a_setting_else_a_file_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,7 +112,7 @@ def test_the_database_is_an_option_anywhere_else_a_setting_else_a_file_here(
         ("postgresql://u:hunter2-s3cret/x@h/db", "special in a password as %40 (@)"),
     ],
 )
-def test_an_address_that_cannot_be_is_wrong_use(url: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_address_that_cannot_be_is_wrong_use(url: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("status", "worker"):
         assert main([command, "--database", url]) == 2
 
@@ -137,14 +137,14 @@ def test_addresses_have_one_spelling() -> None:
         ("postgresql:///db?host=/run", "postgresql:///db"),
     ],
 )
-def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
+def test_address_is_shown_without_its_password(url: str, shown: str) -> None:
     assert display_url(url) == shown
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
 # Without a worker: that one waits for its database.
 @pytest.mark.parametrize("arguments", [["migrate"], *READING[:-1]], ids=ids)
-def test_a_password_is_never_printed_when_the_database_cannot_be_reached(
+def test_password_is_never_printed_when_the_database_cannot_be_reached(
     arguments: list[str], debug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SENDONCE_DEBUG", debug)
@@ -171,7 +171,7 @@ def test_a_password_is_never_printed_when_the_database_cannot_be_reached(
         "postgresql://app:hunter2%2Ds3cret@[::1/db",
     ],
 )
-def test_a_password_is_never_printed_when_the_address_is_broken(
+def test_password_is_never_printed_when_the_address_is_broken(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SENDONCE_DEBUG", "1")
@@ -182,7 +182,7 @@ def test_a_password_is_never_printed_when_the_address_is_broken(
         assert "hunter2%2D" not in out + err, arguments
 
 
-def test_a_password_in_the_environment_is_never_printed(pg_dsn: str) -> None:
+def test_password_in_the_environment_is_never_printed(pg_dsn: str) -> None:
     url = pg_dsn.replace("postgres@", f"postgres:{SECRET}@")
     env = {"SENDONCE_DATABASE": url, "SENDONCE_DEBUG": "1"}
     ran: list[Ran] = [run("status", env=env), run("migrate", env=env), run("status", env=env)]
@@ -193,7 +193,7 @@ def test_a_password_in_the_environment_is_never_printed(pg_dsn: str) -> None:
     assert "postgresql://postgres@127.0.0.1" in ran[2].out
 
 
-def test_without_the_driver_a_sentence_says_what_to_install() -> None:
+def test_driver_that_is_missing_is_named_with_what_to_install() -> None:
     program = "import sys; sys.modules['psycopg'] = None; from sendonce.cli import main; sys.exit(main(sys.argv[1:]))"
 
     ran = run("status", "--database", "postgresql://h/db", program=("-c", program))
@@ -201,7 +201,7 @@ def test_without_the_driver_a_sentence_says_what_to_install() -> None:
     assert (ran.code, ran.err) == (1, "sendonce: PostgreSQL needs: pip install 'sendonce[postgres]'\n")
 
 
-def test_a_database_without_tables_says_what_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_database_without_tables_says_what_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sqlite3.connect(tmp_path / "empty.db").close()
     (tmp_path / "empty.db").touch()
 
@@ -211,7 +211,9 @@ def test_a_database_without_tables_says_what_to_run(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("command", ["status", "migrate"])
-def test_what_is_no_database_is_one_sentence(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_no_database_is_refused_in_one_sentence(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "text.db").write_text("This is not a database. " * 100)
     (tmp_path / "folder").mkdir()
 
@@ -270,7 +272,7 @@ def test_grants_are_printed_without_a_database(capsys: pytest.CaptureFixture[str
     assert "grant" in capsys.readouterr().out
 
 
-def test_every_command_but_a_few_is_tried_without_a_file() -> None:
+def test_command_but_a_few_is_tried_without_a_file() -> None:
     tried = {arguments[0] for arguments in READING}
 
     assert set(NOUNS) - tried == {"migrate", "grants", "new-key", "config", "receive", "demo"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.workbench import Cli
 
 
-def test_what_is_well_is_said_line_by_line(lite: Cli) -> None:
+def test_doctor_says_line_by_line_what_is_well(lite: Cli) -> None:
     ran = lite("doctor")
 
     lines = ran.out.splitlines()
@@ -18,7 +18,7 @@ def test_what_is_well_is_said_line_by_line(lite: Cli) -> None:
     assert all(line.startswith("  ok ") for line in lines[1:])
 
 
-def test_what_is_wrong_is_said_with_what_to_do(lite: Cli) -> None:
+def test_doctor_says_what_is_wrong_and_what_to_do(lite: Cli) -> None:
     with closing(sqlite3.connect(lite.database.removeprefix("sqlite:///"))) as connection:
         connection.execute("drop index sendonce_deliveries_due")
 
@@ -34,7 +34,7 @@ def test_what_is_wrong_is_said_with_what_to_do(lite: Cli) -> None:
     assert [each["name"] for each in document if each["level"] == "problem"] == ["rules"]
 
 
-def test_the_lease_is_that_of_the_settings_file(lite: Cli, tmp_path: Path) -> None:
+def test_lease_is_that_of_the_settings_file(lite: Cli, tmp_path: Path) -> None:
     settings = tmp_path / "own.toml"
     settings.write_text('[worker]\nlease = "tomorrow"\n')
 

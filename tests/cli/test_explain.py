@@ -39,7 +39,7 @@ async def told_to_tenants(store: Store) -> list[tuple[str, ...]]:
     return [await TenantAdmin(session, operator="ada", tenant=each.tenant).aexplain(each.id) for each in rows]
 
 
-def test_what_was_recorded_and_where_it_goes(cli: Cli) -> None:
+def test_explain_says_what_was_recorded_and_where_it_goes(cli: Cli) -> None:
     cli.publish("memo/7", "--to", "null:a", "--tenant", "acme", "--subject", "memo 7", "--version", "3")
 
     text = explained(cli, "1")
@@ -53,13 +53,13 @@ def test_what_was_recorded_and_where_it_goes(cli: Cli) -> None:
     assert "no worker is alive; start one with: sendonce worker" in text
 
 
-def test_what_callers_recorded_cannot_steer_the_terminal(cli: Cli) -> None:
+def test_text_of_callers_cannot_steer_the_terminal(cli: Cli) -> None:
     cli.publish("a\x1b[2Jb\nc", "--to", "null:a", "--subject", "\x1b]0;x\x07\x9b")
 
     assert not {"\x1b", "\x9b", "\x07"} & set(explained(cli, "1") + cli("events", "show", "1").out)
 
 
-def test_everything_finds_it(cli: Cli) -> None:
+def test_explain_finds_it_by_everything(cli: Cli) -> None:
     cli.publish("first")
     cli.delivery("memo/7")
     cli.attempt(Refused("http_410"))
@@ -80,7 +80,7 @@ def test_everything_finds_it(cli: Cli) -> None:
         assert "delivery 1 to null:a: DeadLettered" in explained(cli, wanted), wanted
 
 
-def test_a_plain_number_is_a_delivery_and_says_what_else_it_could_be(cli: Cli) -> None:
+def test_number_is_a_delivery_and_says_what_else_it_could_be(cli: Cli) -> None:
     cli.publish("a")
     cli.delivery("b")
     cli.publish("1")
@@ -95,19 +95,19 @@ def test_a_plain_number_is_a_delivery_and_says_what_else_it_could_be(cli: Cli) -
     assert "it goes nowhere" in explained(cli, "event:1")
 
 
-def test_a_delivery_whose_event_has_its_number_is_not_confusing(cli: Cli) -> None:
+def test_delivery_whose_event_has_its_number_is_not_confusing(cli: Cli) -> None:
     cli.delivery("1")
 
     assert explained(cli, "1").startswith("event 1: ")
 
 
-def test_a_key_that_looks_like_an_id_is_found(cli: Cli) -> None:
+def test_key_that_looks_like_an_id_is_found(cli: Cli) -> None:
     cli.delivery("e12")
 
     assert "with the key e12" in explained(cli, "e12")
 
 
-def test_a_failed_attempt_and_the_next_one(cli: Cli) -> None:
+def test_failed_attempt_and_the_next_one(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Failed("http_503", "Service\x1b[2J Unavailable"))
 
@@ -119,7 +119,7 @@ def test_a_failed_attempt_and_the_next_one(cli: Cli) -> None:
     assert "the 2nd attempt is due in" in text
 
 
-def test_a_scheduled_delivery(cli: Cli) -> None:
+def test_scheduled_delivery(cli: Cli) -> None:
     cli.publish("k", "--to", "null:a", "--deliver-at", "2h", "--expires-at", "3h")
 
     text = explained(cli, "1")
@@ -138,7 +138,7 @@ def test_doubt_is_told_with_what_is_done_about_it(cli: Cli) -> None:
     assert "the 2nd attempt, which asks about it or else sends it again with the same token, is due in" in text
 
 
-def test_what_is_accepted_but_not_confirmed(cli: Cli) -> None:
+def test_explain_tells_accepted_from_confirmed(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Accepted("n-7"), can_look_up=True)
 
@@ -148,7 +148,7 @@ def test_what_is_accepted_but_not_confirmed(cli: Cli) -> None:
     assert "attempt 1 was accepted by the other side but is not confirmed" in text
 
 
-def test_a_delivery_that_is_being_sent(cli: Cli) -> None:
+def test_delivery_that_is_being_sent(cli: Cli) -> None:
     cli.delivery("k")
     lease = cli.claim(name="host:4711")
 
@@ -159,14 +159,14 @@ def test_a_delivery_that_is_being_sent(cli: Cli) -> None:
     assert "if that worker is dead it is taken over after that" in text
 
 
-def test_a_lease_that_ran_out(cli: Cli) -> None:
+def test_lease_that_ran_out(cli: Cli) -> None:
     cli.delivery("k")
     lease = cli.claim(name="host:4711", hold=timedelta(0))
 
     assert f"was being sent by worker host:4711, whose lease {lease} ran out" in explained(cli, "1")
 
 
-def test_a_delivered_one(cli: Cli) -> None:
+def test_explain_says_that_it_was_delivered(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Delivered("n-7"))
 
@@ -176,14 +176,14 @@ def test_a_delivered_one(cli: Cli) -> None:
     assert "by attempt 1, where its id is n-7; nothing more happens" in text
 
 
-def test_one_that_was_found_by_asking(cli: Cli) -> None:
+def test_explain_tells_what_was_found_by_a_look_up(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Delivered("n-7", FOUND))
 
     assert "as attempt 1 has found by asking, where its id is n-7; nothing more happens" in explained(cli, "1")
 
 
-def test_a_dead_letter_and_its_generations(cli: Cli) -> None:
+def test_dead_letter_and_its_generations(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Failed("http_503", "no"), policy=Policy(max_attempts=1))
     before = explained(cli, "1")
@@ -201,7 +201,7 @@ def test_a_dead_letter_and_its_generations(cli: Cli) -> None:
     assert "more: sendonce events show" not in explained(cli, "k"), "an older generation is not one that is left out"
 
 
-def test_a_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:
+def test_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:
     cli.delivery("k")
     cli.attempt(Unknown("timeout"), policy=Policy(if_unsure=IfUnsure.HOLD))
     before = explained(cli, "1")
@@ -213,7 +213,7 @@ def test_a_dead_letter_in_doubt_says_what_a_requeue_needs(cli: Cli) -> None:
     assert "it may have been sent by an earlier generation" in explained(cli, "2")
 
 
-def test_what_a_person_put_in_doubt_is_said_to_be(cli: Cli) -> None:
+def test_explain_tells_who_put_it_in_doubt(cli: Cli) -> None:
     cli.delivery("k")
     cli("doubt", "--open", "--wait", "0s", *WHY)
     before = explained(cli, "1")
@@ -224,7 +224,7 @@ def test_what_a_person_put_in_doubt_is_said_to_be(cli: Cli) -> None:
     assert sentence in explained(cli, "1")
 
 
-def test_cancelled_and_discarded(cli: Cli) -> None:
+def test_explain_tells_cancelled_from_discarded(cli: Cli) -> None:
     cli.delivery("k")
     cli("cancel", "1", "--reason", "not wanted")
     cli("dead-letters", "discard", "1", *WHY, "--operator", "ada")
@@ -237,7 +237,7 @@ def test_cancelled_and_discarded(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("parked", [False, True], ids=["not parked yet", "parked"])
-def test_a_paused_subscription_holds_it_back(cli: Cli, parked: bool) -> None:
+def test_paused_subscription_holds_it_back(cli: Cli, parked: bool) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:hook")
     cli.publish("k")
     cli("subscriptions", "pause", "1", "--reason", "they asked")
@@ -250,7 +250,7 @@ def test_a_paused_subscription_holds_it_back(cli: Cli, parked: bool) -> None:
     assert "waits: subscription 1 is paused (they asked); resume it with: sendonce subscriptions resume 1" in text
 
 
-def test_a_removed_subscription_ends_it(cli: Cli) -> None:
+def test_removed_subscription_ends_it(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:hook")
     cli.publish("k")
     cli("subscriptions", "remove", "1")
@@ -262,7 +262,7 @@ def test_a_removed_subscription_ends_it(cli: Cli) -> None:
 @pytest.mark.parametrize(
     "scope", [["--all"], ["--channel", "null"], ["--destination", "null:hook"], ["--tenant", "acme"]], ids=" ".join
 )
-def test_a_stop_holds_it_back(cli: Cli, scope: list[str], parked: bool) -> None:
+def test_stop_holds_it_back(cli: Cli, scope: list[str], parked: bool) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:hook", "--tenant", "acme")
     cli.publish("k", "--tenant", "acme")
     cli("stop", *scope, "--reason", "outage", "--operator", "ada")
@@ -276,7 +276,7 @@ def test_a_stop_holds_it_back(cli: Cli, scope: list[str], parked: bool) -> None:
     assert f"by ada (outage); resume with: sendonce resume {spelled}" in text
 
 
-def test_a_late_answer_is_told(cli: Cli) -> None:
+def test_explain_tells_of_a_late_answer(cli: Cli) -> None:
     cli.delivery("k")
     late_delivered(cli)
 
@@ -286,7 +286,7 @@ def test_a_late_answer_is_told(cli: Cli) -> None:
     assert "which completes it without sending" in text
 
 
-def test_the_structure_holds_sentences_rows_and_no_payload(cli: Cli) -> None:
+def test_structure_holds_sentences_rows_and_no_payload(cli: Cli) -> None:
     cli.publish("k", "--to", "null:a", "--payload", '"secret-content"')
     cli.attempt(Failed("http_503"))
 
@@ -304,7 +304,7 @@ def test_the_structure_holds_sentences_rows_and_no_payload(cli: Cli) -> None:
     assert set(story["whereabouts"]) <= set(ran.json["sentences"])
 
 
-def test_of_many_deliveries_the_first_are_told(lite: Cli) -> None:
+def test_explain_shows_the_first_of_many_deliveries(lite: Cli) -> None:
     lite.publish("k", *(word for number in range(25) for word in ("--to", f"null:{number}")))
 
     text = explained(lite, "k")

@@ -66,7 +66,7 @@ def test_help_imports_no_commands_and_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("command", NOUNS)
-def test_the_help_of_a_command_imports_that_command_only_and_nothing_heavy(command: str) -> None:
+def test_help_of_a_command_imports_that_command_only_and_nothing_heavy(command: str) -> None:
     code, out, modules = imported_for(command, "--help")
 
     assert code == 0
@@ -77,14 +77,14 @@ def test_the_help_of_a_command_imports_that_command_only_and_nothing_heavy(comma
 
 
 @pytest.mark.parametrize("words", [words for words, _ in EVERY], ids=" ".join)
-def test_every_level_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_level_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--help"]) == 0
 
     assert capsys.readouterr().out.startswith(f"usage: sendonce {' '.join(words)}".rstrip())
 
 
 @pytest.mark.parametrize(("words", "parser"), EVERY, ids=[" ".join(words) for words, _ in EVERY])
-def test_the_reference_names_every_command_and_option(words: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
+def test_reference_names_every_command_and_option(words: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
     section = section_of(" ".join(words))
 
     for action in parser._actions:

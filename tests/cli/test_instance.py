@@ -28,7 +28,7 @@ def given_loss(cli: Cli) -> None:
     cli.ask(notice)
 
 
-def test_a_database_has_no_name_until_it_is_given_one(cli: Cli) -> None:
+def test_database_has_no_name_until_it_is_given_one(cli: Cli) -> None:
     none = cli("instance")
     named = cli("instance", "production", "--operator", "ada")
     shown = cli("instance", "--json")
@@ -51,7 +51,7 @@ def test_status_shows_the_name(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", ["Production", "", "a b", ".a", "x" * 64, "a\n", "ä"])
-def test_a_name_that_is_none_is_refused_in_one_sentence(lite: Cli, name: str) -> None:
+def test_name_that_is_none_is_refused_in_one_sentence(lite: Cli, name: str) -> None:
     ran = lite("instance", name)
 
     assert (ran.code, ran.out) == (2, "")
@@ -59,7 +59,7 @@ def test_a_name_that_is_none_is_refused_in_one_sentence(lite: Cli, name: str) ->
     assert lite("instance", "--json").json == {"instance": None}
 
 
-def test_a_name_and_none_at_once_is_refused(lite: Cli) -> None:
+def test_name_and_none_at_once_is_refused(lite: Cli) -> None:
     ran = lite("instance", "production", "--none")
 
     assert (ran.code, ran.out) == (2, "")
@@ -67,7 +67,7 @@ def test_a_name_and_none_at_once_is_refused(lite: Cli) -> None:
 
 
 @pytest.mark.parametrize("settings", [[], ["--instance", "staging"]])
-def test_a_worker_of_another_instance_says_so_and_sends_nothing(cli: Cli, settings: list[str]) -> None:
+def test_worker_of_another_instance_says_so_and_sends_nothing(cli: Cli, settings: list[str]) -> None:
     cli.delivery("a", "null:a")
     cli("instance", "production")
 
@@ -103,7 +103,7 @@ def test_reconcile_asks_from_the_instance_that_it_is_meant_for(cli: Cli, monkeyp
 
 
 @pytest.mark.parametrize("repair", [[], ["--repair", *WHY]])
-def test_an_audit_asks_nobody_from_a_copy(cli: Cli, repair: list[str]) -> None:
+def test_audit_asks_nobody_from_a_copy(cli: Cli, repair: list[str]) -> None:
     cli("instance", "production")
 
     ran = cli("reconcile", "--audit", "--since", "1d", *repair)
@@ -124,7 +124,7 @@ def test_reconcile_finishes_what_whoever_noticed_a_loss_has_begun(cli: Cli) -> N
     assert cli("reconcile", "--json").json["asked"] == 1
 
 
-def test_a_loss_is_loud_in_status(cli: Cli) -> None:
+def test_loss_is_loud_in_status(cli: Cli) -> None:
     given_loss(cli)
 
     said = cli("status").out
@@ -136,7 +136,7 @@ def test_a_loss_is_loud_in_status(cli: Cli) -> None:
     assert cli("status", "--json").json["in_doubt"] == 2
 
 
-def test_a_person_who_knows_that_nothing_was_lost_ends_it(cli: Cli) -> None:
+def test_person_who_knows_that_nothing_was_lost_ends_it(cli: Cli) -> None:
     given_loss(cli)
 
     ran = cli("restored", "--nothing-lost", *WHY)
@@ -149,7 +149,7 @@ def test_a_person_who_knows_that_nothing_was_lost_ends_it(cli: Cli) -> None:
     assert cli("restored", "--nothing-lost", *WHY, "--json").out == "null\n"
 
 
-def test_it_needs_a_reason_and_says_what_is_meant(lite: Cli) -> None:
+def test_instance_needs_a_reason_and_says_what_is_meant(lite: Cli) -> None:
     assert lite("restored", "--nothing-lost").code == 2
     bare = lite("restored", *WHY)
     assert bare.code == 2

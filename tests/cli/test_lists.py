@@ -25,7 +25,7 @@ def names(row: type) -> list[str]:
         ("subscriptions", "no subscriptions match"),
     ],
 )
-def test_an_empty_list_says_so(cli: Cli, noun: str, said: str) -> None:
+def test_list_that_is_empty_says_so(cli: Cli, noun: str, said: str) -> None:
     assert cli(noun, "list").out == f"{said}\n"
     assert cli(noun, "list", "--json").rows == []
 
@@ -112,7 +112,7 @@ def test_events_and_dead_letters_are_filtered(cli: Cli) -> None:
     assert cli("dead-letters", "list", "--destination", "null:b", "--since", "1h", "--json").rows[0]["key"] == "b"
 
 
-def test_a_table_is_aligned_and_tells_what_matters(cli: Cli) -> None:
+def test_table_is_aligned_and_tells_what_matters(cli: Cli) -> None:
     cli.delivery("a", "null:a")
     cli.attempt(Failed("http_503"))
     cli.publish("longer-key", "--to", "null:b")
@@ -126,7 +126,7 @@ def test_a_table_is_aligned_and_tells_what_matters(cli: Cli) -> None:
     assert "\x1b" not in cli("deliveries", "list").out
 
 
-def test_a_table_is_cut_to_the_terminal_and_not_cut_in_a_pipe(lite: Cli) -> None:
+def test_table_is_cut_to_the_terminal_and_not_cut_in_a_pipe(lite: Cli) -> None:
     lite.delivery("k" * 300)
 
     narrow = run("deliveries", "list", "--database", lite.database, env={"COLUMNS": "70"})
@@ -158,7 +158,7 @@ def test_colours_are_for_terminals_that_want_them(lite: Cli, env: dict[str, str]
     assert ("\x1b" in shown) is coloured
 
 
-def test_shows_are_for_people_too(cli: Cli) -> None:
+def test_command_show_is_for_people_too(cli: Cli) -> None:
     cli.delivery("k", "null:a")
     cli.attempt(Refused("http_410", "gone\x1b[2J for\ngood"))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.workbench import Cli
 
 
-def test_a_policy_is_changed_and_taken_back(cli: Cli) -> None:
+def test_policy_is_changed_and_taken_back(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:a", "--policy", '{"max_attempts": 5}')
 
     said = cli("subscriptions", "policy", "1", '{"timeout": "2s", "max_attempts": 3}', "--reason", "slow").out
@@ -28,7 +28,7 @@ def test_types_are_changed(cli: Cli) -> None:
     assert cli.publish("a", type="invoice.sent")["deliveries"] == []
 
 
-def test_a_test_event_is_sent_to_one(cli: Cli) -> None:
+def test_test_event_is_sent_to_one(cli: Cli) -> None:
     for _ in range(2):
         cli("subscriptions", "add", "--type", "*", "--to", "null:a")
 
@@ -52,7 +52,9 @@ def test_a_test_event_is_sent_to_one(cli: Cli) -> None:
         (("test", "1"), 1, "there is no subscription 1"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(lite: Cli, arguments: tuple[str, ...], code: int, sentence: str) -> None:
+def test_subscription_options_that_are_wrong_are_refused_in_a_sentence(
+    lite: Cli, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
     ran = lite("subscriptions", *arguments)
 
     assert ran.code == code

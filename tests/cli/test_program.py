@@ -80,7 +80,7 @@ DELIVERY = "0123456789abcdef" * 50
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_wrong_use_is_one_sentence_and_exit_code_2(
+def test_usage_that_is_wrong_is_one_sentence_and_exit_code_2(
     lite: Cli, arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SENDONCE_DATABASE", lite.database)
@@ -118,7 +118,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_what_is_not_there_is_one_sentence_and_exit_code_1(cli: Cli, arguments: list[str], sentence: str) -> None:
+def test_row_that_is_missing_is_one_sentence_and_exit_code_1(cli: Cli, arguments: list[str], sentence: str) -> None:
     ran = cli(*arguments)
 
     assert ran.code == 1
@@ -128,12 +128,12 @@ def test_what_is_not_there_is_one_sentence_and_exit_code_1(cli: Cli, arguments: 
     assert ran.err.count("\n") == 1
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"sendonce {__version__}\n"
 
 
-def test_an_unexpected_error_is_one_line_and_its_trace_is_for_those_who_ask(
+def test_unexpected_error_is_one_line_and_its_trace_is_for_those_who_ask(
     lite: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
@@ -157,7 +157,7 @@ def test_arguments_that_are_no_text_are_wrong_use(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (2, "sendonce: argument 2 is not valid UTF-8 text\n")
 
 
-def test_the_installed_command_is_the_same(tmp_path: Path) -> None:
+def test_installed_command_is_the_same(tmp_path: Path) -> None:
     script = Path(sys.executable).with_name("sendonce")
     done = subprocess.run(
         [script, "status"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False
@@ -167,7 +167,7 @@ def test_the_installed_command_is_the_same(tmp_path: Path) -> None:
     assert done.stderr == "sendonce: there is no sendonce database at sendonce.db; run: sendonce migrate\n"
 
 
-def test_an_interrupt_is_quiet(lite: Cli, tmp_path: Path) -> None:
+def test_interrupt_is_quiet(lite: Cli, tmp_path: Path) -> None:
     fifo = tmp_path / "payload"
     os.mkfifo(fifo)
     command = ["publish", "memo.saved", "--key", "k", "--payload-file", str(fifo), "--database", lite.database]
@@ -187,7 +187,7 @@ def test_an_interrupt_is_quiet(lite: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["deliveries", "list"], ["deliveries", "list", "--json"], ["--help"], ["migrate", "--sql"]]
 )
-def test_a_reader_that_has_enough_is_no_error(lite: Cli, arguments: list[str], unbuffered: str) -> None:
+def test_reader_that_has_enough_is_no_error(lite: Cli, arguments: list[str], unbuffered: str) -> None:
     for number in range(3):
         lite.publish(f"k{number}", "--to", f"null:{DELIVERY}")
     with subprocess.Popen(
@@ -206,7 +206,7 @@ def test_a_reader_that_has_enough_is_no_error(lite: Cli, arguments: list[str], u
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_is_one_sentence(lite: Cli, unbuffered: str) -> None:
+def test_full_disk_is_one_sentence(lite: Cli, unbuffered: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("wb") as full:
@@ -223,7 +223,7 @@ def test_a_full_disk_is_one_sentence(lite: Cli, unbuffered: str) -> None:
     assert done.stderr == "sendonce: the output could not be written: No space left on device\n"
 
 
-def test_a_terminal_without_the_characters_shows_question_marks(lite: Cli) -> None:
+def test_terminal_without_the_characters_shows_question_marks(lite: Cli) -> None:
     lite.publish("schlüssel-日本", "--to", "null:a")
 
     ran = run("explain", "1", "--database", lite.database, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})

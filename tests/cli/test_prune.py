@@ -52,7 +52,7 @@ def test_M13_by_default_prune_keeps_what_the_workers_keep(finished: Cli, tmp_pat
     assert (ran.json["contents"], ran.json["deliveries"], ran.json["events"]) == (3, 6, 0)
 
 
-def test_a_dry_run_counts_and_removes_nothing(finished: Cli) -> None:
+def test_dry_run_counts_and_removes_nothing(finished: Cli) -> None:
     ran = finished("prune", "--dry-run", *AT_ONCE, *WHY, "--json")
 
     assert (ran.json["contents"], ran.json["events"], ran.json["dry_run"]) == (3, 3, True)
@@ -60,7 +60,7 @@ def test_a_dry_run_counts_and_removes_nothing(finished: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", ["old.jsonl", "old.jsonl.gz"])
-def test_M13_the_archive_is_json_lines_that_can_be_read_back(finished: Cli, tmp_path: Path, name: str) -> None:
+def test_M13_archive_is_json_lines_that_can_be_read_back(finished: Cli, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ran = finished("prune", *AT_ONCE, "--archive", str(path), *WHY, "--yes", "--json")
 
@@ -74,7 +74,7 @@ def test_M13_the_archive_is_json_lines_that_can_be_read_back(finished: Cli, tmp_
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_an_archive_that_is_there_is_not_touched(finished: Cli, tmp_path: Path) -> None:
+def test_archive_that_is_there_is_not_touched(finished: Cli, tmp_path: Path) -> None:
     path = tmp_path / "old.jsonl"
     path.write_text("mine\n")
 
@@ -94,7 +94,7 @@ def test_an_archive_that_is_there_is_not_touched(finished: Cli, tmp_path: Path) 
         (AT_ONCE, "nobody can be asked here: count first with --dry-run, then add --yes"),
     ],
 )
-def test_wrong_use_of_prune_is_told_in_a_sentence(finished: Cli, words: tuple[str, ...], said: str) -> None:
+def test_prune_used_wrongly_is_told_in_a_sentence(finished: Cli, words: tuple[str, ...], said: str) -> None:
     ran = finished("prune", *words, *WHY)
 
     assert (ran.code, ran.out) == (2, "")
@@ -135,7 +135,7 @@ def test_erase_reports_what_is_being_sent(cli: Cli) -> None:
     assert "run it again" in ran.err
 
 
-def test_what_was_erased_by_subject_is_found_by_nobody(finished: Cli) -> None:
+def test_subject_that_was_erased_is_found_by_nobody(finished: Cli) -> None:
     assert finished("erase", "--subject", "ada", "--yes", *WHY, "--json").json["erased"]["events"] == 3
 
     again = finished("erase", "--subject", "ada", "--yes", *WHY)
@@ -143,7 +143,7 @@ def test_what_was_erased_by_subject_is_found_by_nobody(finished: Cli) -> None:
     assert "ada" not in finished("events", "show", "1").out
 
 
-def test_where_nothing_is_found_erase_says_how_an_address_must_be_written(cli: Cli) -> None:
+def test_erase_that_finds_nothing_says_how_to_write_an_address(cli: Cli) -> None:
     cli.delivery("k", "mailto:ada@example.com")
 
     ran = cli("erase", "--destination", "mailto:ADA@example.com", "--yes", *WHY)

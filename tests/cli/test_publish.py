@@ -7,7 +7,7 @@ import pytest
 from tests.cli.workbench import Cli, run
 
 
-def test_an_event_is_recorded_with_its_deliveries(cli: Cli) -> None:
+def test_event_is_recorded_with_its_deliveries(cli: Cli) -> None:
     said = cli("publish", "memo.saved", "--key", "m/1", "--to", "mailto:Ada@Example.COM", "--to", "null:b").out
     answer = cli.publish("m/2", "--to", "mailto:Ada@Example.COM", "--payload", '{"a": 1}')
 
@@ -20,7 +20,7 @@ def test_an_event_is_recorded_with_its_deliveries(cli: Cli) -> None:
     assert json.loads(shown["payload"]) == {"a": 1}
 
 
-def test_the_same_key_again_adds_nothing(cli: Cli) -> None:
+def test_key_published_again_adds_nothing(cli: Cli) -> None:
     first = cli.publish("k", "--to", "null:a")
     again = cli.publish("k", "--to", "null:a")
     said = cli("publish", "memo.saved", "--key", "k", "--to", "null:a").out
@@ -29,7 +29,7 @@ def test_the_same_key_again_adds_nothing(cli: Cli) -> None:
     assert said == "event 1 was recorded with this key before; nothing was added\n"
 
 
-def test_the_same_key_with_other_content_is_refused_unless_the_first_is_to_be_kept(cli: Cli) -> None:
+def test_key_reused_with_other_content_is_refused_unless_the_first_is_kept(cli: Cli) -> None:
     first = cli.publish("k", "--payload", "1")
 
     refused = cli("publish", "memo.saved", "--key", "k", "--payload", "2")
@@ -40,7 +40,7 @@ def test_the_same_key_with_other_content_is_refused_unless_the_first_is_to_be_ke
     assert kept == {**first, "new": False}
 
 
-def test_every_option_is_kept(cli: Cli) -> None:
+def test_option_is_kept(cli: Cli) -> None:
     options = ["--tenant", "acme", "--subject", "memo 7", "--version", "0", "--if-unsure", "hold", "--expires-at", "3h"]
     before = datetime.now(UTC)
     answer = cli.publish("k", "--to", "null:a", "--deliver-at", "2h", *options)
@@ -56,7 +56,7 @@ def test_every_option_is_kept(cli: Cli) -> None:
     )
 
 
-def test_a_deadline_before_the_start_is_refused_and_nothing_is_written(cli: Cli) -> None:
+def test_deadline_before_the_start_is_refused_and_nothing_is_written(cli: Cli) -> None:
     ran = cli("publish", "memo.saved", "--key", "k", "--deliver-at", "2h", "--expires-at", "1h")
 
     assert ran.code == 1
@@ -64,7 +64,7 @@ def test_a_deadline_before_the_start_is_refused_and_nothing_is_written(cli: Cli)
     assert cli("events", "list", "--json").rows == []
 
 
-def test_the_payload_comes_from_a_file_or_from_standard_input(lite: Cli, tmp_path: Path) -> None:
+def test_payload_comes_from_a_file_or_from_standard_input(lite: Cli, tmp_path: Path) -> None:
     (tmp_path / "payload.json").write_bytes(b'\xef\xbb\xbf{"from": "file"}')
     publish = ["publish", "memo.saved", "--database", lite.database]
 
@@ -76,7 +76,7 @@ def test_the_payload_comes_from_a_file_or_from_standard_input(lite: Cli, tmp_pat
     assert payloads == ['{"from":"file"}', '{"from":"stdin"}', '{"from":"stdin"}']
 
 
-def test_what_is_no_json_is_not_repeated(lite: Cli) -> None:
+def test_payload_that_is_no_json_is_not_repeated(lite: Cli) -> None:
     ran = run("publish", "a.b", "--key", "k", "--payload", "-", "--database", lite.database, stdin=b'{"card": 4111')
     odd = run("publish", "a.b", "--key", "k", "--payload", "-", "--database", lite.database, stdin=b"\xff")
 
@@ -92,7 +92,7 @@ def test_values_that_json_has_no_word_for_are_refused(lite: Cli) -> None:
     assert "the payload is not JSON" in ran.err
 
 
-def test_matching_subscriptions_get_a_delivery(cli: Cli) -> None:
+def test_subscriptions_that_match_get_a_delivery(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "memo.*", "--to", "https://hook.example")
 
     answer = cli.publish("k")

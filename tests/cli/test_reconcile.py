@@ -88,7 +88,7 @@ def test_R11_everything_in_doubt_is_asked_about_and_nothing_is_sent(cli: Cli) ->
     assert cli("status", "--json").json["workers"] == []
 
 
-def test_what_could_not_be_asked_ends_with_one(cli: Cli) -> None:
+def test_reconcile_without_an_answer_exits_with_1(cli: Cli) -> None:
     given_in_doubt(cli, "there")
     provider.has["there"] = NoAnswer("down")
 
@@ -101,7 +101,7 @@ def test_what_could_not_be_asked_ends_with_one(cli: Cli) -> None:
     assert "still in doubt: 1" in reconcile(cli).out
 
 
-def test_with_nothing_in_doubt_there_is_nothing_to_ask(cli: Cli) -> None:
+def test_reconcile_with_nothing_in_doubt_asks_nothing(cli: Cli) -> None:
     assert reconcile(cli) == Ran(0, "asked about 0 deliveries in doubt\n", "")
     assert reconcile(cli, "--json").json == {
         "asked": 0, "answers": {}, "still_in_doubt": 0, "deliveries": [], "left_alone": 0, "left_alone_until": None,
@@ -114,7 +114,7 @@ def given_sent(cli: Cli, *keys: str) -> None:
     cli.attempt(Delivered("p-1"))
 
 
-def test_R17_an_audit_reports_what_has_no_evidence_and_changes_nothing(cli: Cli) -> None:
+def test_R17_audit_reports_what_has_no_evidence_and_changes_nothing(cli: Cli) -> None:
     given_sent(cli, "there", "gone")
     provider.has["there"] = Found("p-1")
 
@@ -133,7 +133,7 @@ def test_R17_an_audit_reports_what_has_no_evidence_and_changes_nothing(cli: Cli)
     assert "no_evidence" in cli("explain", "delivery:2").out
 
 
-def test_R17_a_repair_sends_what_is_missing_again_within_the_cap(cli: Cli) -> None:
+def test_R17_repair_sends_what_is_missing_again_within_the_cap(cli: Cli) -> None:
     given_sent(cli, "a", "b", "c")
 
     ran = reconcile(cli, "--audit", "--since", "2d", "--repair", "--cap", "2", *WHY, "--operator", "ada")
@@ -145,7 +145,7 @@ def test_R17_a_repair_sends_what_is_missing_again_within_the_cap(cli: Cli) -> No
     assert in_doubt(cli) == 2
 
 
-def test_an_audit_as_json(cli: Cli) -> None:
+def test_audit_as_json(cli: Cli) -> None:
     given_sent(cli, "gone", "there")
     provider.has["there"] = Found("p-9")
 
@@ -169,14 +169,14 @@ def test_an_audit_as_json(cli: Cli) -> None:
         (["--app", "tests.cli.test_reconcile:nothing"], "has no sendonce.channels.Channels named nothing"),
     ],
 )
-def test_wrong_use_of_reconcile_is_one_sentence(lite: Cli, options: list[str], sentence: str) -> None:
+def test_reconcile_used_wrongly_is_one_sentence(lite: Cli, options: list[str], sentence: str) -> None:
     ran = lite("reconcile", *options)
 
     assert (ran.code, ran.out) == (2, "")
     assert sentence in ran.err
 
 
-def test_everything_open_is_put_in_doubt_and_logged(cli: Cli) -> None:
+def test_doubt_covers_everything_open_and_is_logged(cli: Cli) -> None:
     for key in ("a", "b"):
         cli.delivery(key, "asked:a")
     cli.attempt(Delivered("p-1"))
@@ -200,7 +200,7 @@ def test_everything_open_is_put_in_doubt_and_logged(cli: Cli) -> None:
     assert again.out == "2 open deliveries put in doubt; ask now with: sendonce reconcile\n"
 
 
-def test_after_a_restore_what_had_arrived_is_not_sent_again(cli: Cli) -> None:
+def test_restore_with_doubt_does_not_resend_what_had_arrived(cli: Cli) -> None:
     for key in ("sent before the loss", "never sent"):
         cli.delivery(key, "asked:a")
     provider.has["sent before the loss"] = Found("p-1")
@@ -217,7 +217,7 @@ def given_held(cli: Cli, key: str = "k") -> None:
     cli.attempt(Unknown("timeout"), policy=HOLDING)
 
 
-def test_a_held_dead_letter_is_attested_as_sent(cli: Cli) -> None:
+def test_dead_letter_that_was_held_is_attested_as_sent(cli: Cli) -> None:
     given_held(cli)
     advice = cli("explain", "1").out
 
@@ -235,7 +235,7 @@ def test_a_held_dead_letter_is_attested_as_sent(cli: Cli) -> None:
     assert cli("dead-letters", "show", "1", "--json").json["closed_as"] == "attested"
 
 
-def test_attesting_is_refused_when_it_is_not_open(cli: Cli) -> None:
+def test_attest_is_refused_when_it_is_not_open(cli: Cli) -> None:
     given_held(cli)
     cli("dead-letters", "discard", "1", *WHY, "--operator", "ada")
 
@@ -247,7 +247,7 @@ def test_attesting_is_refused_when_it_is_not_open(cli: Cli) -> None:
     assert len(cli("deliveries", "list", "--json").rows) == 1
 
 
-def test_several_are_attested_without_an_id(cli: Cli) -> None:
+def test_dead_letters_are_attested_together_without_an_id(cli: Cli) -> None:
     given_held(cli, "a")
     given_held(cli, "b")
 
@@ -258,7 +258,7 @@ def test_several_are_attested_without_an_id(cli: Cli) -> None:
     assert [(each["dead_letter_id"], each["delivery_id"]) for each in right] == [(1, 3), (2, 4)]
 
 
-def test_interrupted_it_leaves_no_lease_behind(cli: Cli) -> None:
+def test_reconcile_interrupted_leaves_no_lease_behind(cli: Cli) -> None:
     given_in_doubt(cli, "a", "b")
 
     with sendonce("reconcile", "--app", "tests.cli.slow_provider:channels", database=cli.database) as process:

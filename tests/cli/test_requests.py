@@ -50,7 +50,7 @@ def test_requests_are_listed(cli: Cli) -> None:
     assert cli("requests", "list", "--type", "other", "--json").rows == []
 
 
-def test_a_request_is_shown_with_its_recipients(cli: Cli) -> None:
+def test_request_is_shown_with_its_recipients(cli: Cli) -> None:
     made = make(cli, optional="null:eve")
     cli.attempt(Refused("http_410", "gone"))
 
@@ -64,7 +64,7 @@ def test_a_request_is_shown_with_its_recipients(cli: Cli) -> None:
     assert list(row["recipients"][0]) == [field.name for field in fields(RecipientState)]
 
 
-def test_R13_a_request_is_explained_by_each_of_its_keys(cli: Cli) -> None:
+def test_R13_request_is_explained_by_each_of_its_keys(cli: Cli) -> None:
     make(cli)
     make(cli, key="job-2")
     cli.attempt(Delivered("n-1"))
@@ -77,7 +77,7 @@ def test_R13_a_request_is_explained_by_each_of_its_keys(cli: Cli) -> None:
         assert explained.out.count("nothing more happens") == 2
 
 
-def test_waiting_ends_with_what_became_of_it(cli: Cli) -> None:
+def test_wait_for_a_request_ends_with_its_result(cli: Cli) -> None:
     good, bad = make(cli), make(cli, key="job-2", subject="cl-8", required="null:a", optional="null:b")
     cli.attempt(Delivered("n-1"))
     late = make(cli, key="job-3", subject="cl-9")
@@ -99,7 +99,7 @@ def test_waiting_ends_with_what_became_of_it(cli: Cli) -> None:
     )
 
 
-def test_waiting_is_over_when_the_time_is(lite: Cli) -> None:
+def test_wait_for_a_request_times_out(lite: Cli) -> None:
     made = make(lite)
 
     over = lite("requests", "wait", str(made), "--timeout", "50ms", "--json")
@@ -109,7 +109,7 @@ def test_waiting_is_over_when_the_time_is(lite: Cli) -> None:
     assert "is in progress: 0 of 2 required are notified; 50ms are over; see: sendonce requests show 1" in over.err
 
 
-def test_waiting_sees_what_happens_meanwhile(lite: Cli) -> None:
+def test_wait_for_a_request_sees_what_happens_meanwhile(lite: Cli) -> None:
     made = make(lite)
     sending = threading.Timer(0.2, lite.attempt, [Delivered("n-1")])
     sending.start()

@@ -59,7 +59,7 @@ def secret_in(ran: Ran) -> str:
 
 
 @pytest.mark.parametrize("uri", ["https://hooks.example/x", "http://hooks.example/x"])
-def test_what_goes_over_http_gets_a_secret_that_is_shown_once(cli: Cli, uri: str) -> None:
+def test_subscription_over_http_gets_a_secret_that_is_shown_once(cli: Cli, uri: str) -> None:
     added = cli("subscriptions", "add", "--type", "*", "--to", uri)
     secret = secret_in(added)
 
@@ -74,7 +74,7 @@ def test_what_goes_over_http_gets_a_secret_that_is_shown_once(cli: Cli, uri: str
     assert "signing, since" in later[2]
 
 
-def test_as_json_the_secret_is_a_field_of_its_own_this_once(lite: Cli) -> None:
+def test_secret_is_a_json_field_of_its_own_once(lite: Cli) -> None:
     row = lite(*HOOK, "--json").json
     rotated = lite("subscriptions", "rotate-secret", "1", "--json").json
 
@@ -82,16 +82,14 @@ def test_as_json_the_secret_is_a_field_of_its_own_this_once(lite: Cli) -> None:
 
 
 @pytest.mark.parametrize("options", [("--to", "mailto:ada@example.com"), ("--to", "https://a.example/", "--no-secret")])
-def test_what_is_not_signed_has_no_secret(lite: Cli, options: tuple[str, ...]) -> None:
+def test_subscription_that_is_not_signed_has_no_secret(lite: Cli, options: tuple[str, ...]) -> None:
     row = lite("subscriptions", "add", "--type", "*", *options, "--json").json
 
     assert "secret" not in row
     assert lite("subscriptions", "show", "1", "--json").json["secrets"] == []
 
 
-def test_everything_a_receiver_wants_is_brought_in_files_and_not_shown(
-    cli: Cli, tmp_path: Path, certificate: str
-) -> None:
+def test_credentials_for_a_receiver_come_in_files_and_are_not_shown(cli: Cli, tmp_path: Path, certificate: str) -> None:
     secret = new_secret()
     added = cli(
         *HOOK,
@@ -115,7 +113,7 @@ def test_everything_a_receiver_wants_is_brought_in_files_and_not_shown(
     }  # fmt: skip
 
 
-def test_a_secret_can_come_from_standard_input(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_can_come_from_standard_input(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = new_secret()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(secret.encode())))
 
@@ -140,7 +138,7 @@ def test_a_secret_can_come_from_standard_input(lite: Cli, monkeypatch: pytest.Mo
         ("--bearer-file", "hunter2" * 20_000, "is too long"),
     ],
 )
-def test_a_secret_that_is_none_is_one_sentence_without_it(
+def test_secret_that_is_none_is_one_sentence_without_it(
     lite: Cli, tmp_path: Path, option: str, content: str, said: str
 ) -> None:
     wrong = lite(*HOOK, option, written(tmp_path, "given", content))
@@ -152,7 +150,7 @@ def test_a_secret_that_is_none_is_one_sentence_without_it(
     assert lite("subscriptions", "list").out == "no subscriptions match\n"
 
 
-def test_a_certificate_needs_its_own_key_without_a_password(lite: Cli, tmp_path: Path) -> None:
+def test_certificate_needs_its_own_key_without_a_password(lite: Cli, tmp_path: Path) -> None:
     issued, other = (trustme.CA().issue_cert("client.example") for _ in range(2))
     chain = issued.cert_chain_pems[0].bytes()
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
@@ -181,7 +179,7 @@ def test_options_that_make_no_sense_are_one_sentence(lite: Cli, options: tuple[s
     assert said in wrong.err
 
 
-def test_a_rotation_shows_the_new_secret_once_and_both_sign(cli: Cli) -> None:
+def test_rotation_shows_the_new_secret_once_and_both_sign(cli: Cli) -> None:
     first = secret_in(cli(*HOOK))
 
     rotated = cli("subscriptions", "rotate-secret", "1", "--overlap", "2h", "--reason", "yearly")
@@ -194,7 +192,7 @@ def test_a_rotation_shows_the_new_secret_once_and_both_sign(cli: Cli) -> None:
     assert second not in shown
 
 
-def test_a_rotation_without_overlap_ends_the_old_secret_at_once(lite: Cli, tmp_path: Path) -> None:
+def test_rotation_without_overlap_ends_the_old_secret_at_once(lite: Cli, tmp_path: Path) -> None:
     own = new_secret()
     lite(*HOOK)
 
@@ -206,7 +204,7 @@ def test_a_rotation_without_overlap_ends_the_old_secret_at_once(lite: Cli, tmp_p
     assert credentials(lite).signing == (key_of(own),)
 
 
-def test_what_was_not_signed_is_signed_after_a_rotation(lite: Cli) -> None:
+def test_subscription_that_was_not_signed_is_signed_after_a_rotation(lite: Cli) -> None:
     lite(*HOOK, "--no-secret")
 
     rotated = lite("subscriptions", "rotate-secret", "1")
@@ -224,7 +222,7 @@ def test_what_was_not_signed_is_signed_after_a_rotation(lite: Cli) -> None:
         (("1", "--overlap", "soon"), 2, "'soon' is not a duration"),
     ],
 )
-def test_a_rotation_that_cannot_be_says_why(lite: Cli, words: tuple[str, ...], code: int, said: str) -> None:
+def test_rotation_that_cannot_be_says_why(lite: Cli, words: tuple[str, ...], code: int, said: str) -> None:
     lite(*HOOK)
     lite("subscriptions", "remove", "1")
 
@@ -234,7 +232,7 @@ def test_a_rotation_that_cannot_be_says_why(lite: Cli, words: tuple[str, ...], c
     assert said in wrong.err
 
 
-def test_with_a_key_secrets_are_encrypted_and_only_it_opens_them(
+def test_secrets_are_encrypted_with_a_key_that_alone_opens_them(
     lite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = lite_key(lite)
@@ -248,7 +246,7 @@ def test_with_a_key_secrets_are_encrypted_and_only_it_opens_them(
     assert credentials(lite, 1, key).signing == (key_of(secret),)
 
 
-def test_the_key_may_stand_in_the_settings_file(lite: Cli, tmp_path: Path) -> None:
+def test_key_may_stand_in_the_settings_file(lite: Cli, tmp_path: Path) -> None:
     key = new_key()
     config = written(tmp_path, "mine.toml", f'[secrets]\nkeys = ["{key}"]\n')
 
@@ -278,7 +276,7 @@ def test_secrets_are_sealed_anew_when_a_key_is_set_and_when_it_is_replaced(
     assert credentials(cli, 1, new).signing == (key_of(secret),)
 
 
-def test_a_wrong_key_is_wrong_use_and_is_not_shown(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_that_is_invalid_is_wrong_use_and_not_shown(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENDONCE_SECRET_KEYS", "hunter2")
 
     wrong = lite(*HOOK)
@@ -298,7 +296,7 @@ def lite_key(lite: Cli) -> str:
 @pytest.mark.parametrize(
     "name", ["Host", "TE", "Idempotency-Key", "Content-Type", "webhook-id", "X-Own", "Authorization"]
 )
-def test_the_headers_that_are_refused_are_those_that_would_not_be_sent(name: str) -> None:
+def test_headers_that_are_refused_are_those_that_would_not_be_sent(name: str) -> None:
     try:
         check_headers([f"{name}: value"])
         is_refused = False

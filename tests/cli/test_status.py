@@ -33,7 +33,7 @@ def status(
     )  # fmt: skip
 
 
-def test_everything_is_counted(cli: Cli) -> None:
+def test_status_counts_everything(cli: Cli) -> None:
     cli.delivery("done")
     cli.attempt(Delivered())
     cli.delivery("refused")
@@ -63,7 +63,7 @@ def test_everything_is_counted(cli: Cli) -> None:
         assert f"  {line}" in text
 
 
-def test_work_without_a_worker_is_a_warning() -> None:
+def test_status_warns_of_work_without_a_worker() -> None:
     assert warnings(status(due=14, waiting=200)) == [
         "14 deliveries are due, the oldest for 3m 20s, and no worker is alive; start one with: sendonce worker"
     ]
@@ -87,11 +87,11 @@ def test_workers_without_progress_are_a_warning() -> None:
     ],
     ids=["nothing due", "just due", "being worked on", "stopped"],
 )
-def test_no_warning_without_need(quiet: Status) -> None:
+def test_status_warns_of_nothing_without_need(quiet: Status) -> None:
     assert warnings(quiet) == []
 
 
-def test_an_alert_says_when_it_was_told_and_whether_anybody_looks() -> None:
+def test_alert_says_when_it_was_told_and_whether_anybody_looks() -> None:
     raised, told = NOW - timedelta(hours=3), NOW - timedelta(hours=1)
     alert = AlertRow(name="dead_letters", message="3 wait", is_raised=True, seen=3, raised_at=raised, told_at=told)
     sentence = "dead_letters since 2026-01-31 09:00:00 UTC (3h ago), told 1h ago: 3 wait"
@@ -107,7 +107,7 @@ def test_counts_that_reached_their_cap_say_so() -> None:
     assert _count(COUNT_CAP - 1) == "99,999"
 
 
-def test_a_subscription_that_holds_deliveries_back_is_named(cli: Cli) -> None:
+def test_subscription_that_holds_deliveries_back_is_named(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:hook")
     cli("subscriptions", "add", "--type", "other", "--to", "null:hook")
     for id in ("1", "2"):
@@ -122,7 +122,7 @@ def test_a_subscription_that_holds_deliveries_back_is_named(cli: Cli) -> None:
     assert found["held_back"] == [{"id": 1, "state": "paused", "waiting": 1}]
 
 
-def test_what_no_live_worker_serves_needs_a_person() -> None:
+def test_status_says_what_no_live_worker_serves() -> None:
     rooms = (
         Room(name="channel:sms", waiting=12, is_served=False),
         Room(name="channel:subscription:https://runner.example/jobs/", waiting=1, is_served=False),

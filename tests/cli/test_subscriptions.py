@@ -6,7 +6,7 @@ import pytest
 from tests.cli.workbench import Cli
 
 
-def test_a_subscription_is_added_as_it_is_kept(cli: Cli) -> None:
+def test_subscription_is_added_as_it_is_kept(cli: Cli) -> None:
     row = cli(
         "subscriptions", "add", "--type", "order.*", "--type", "memo.saved", "--type", "order.*",
         "--to", "HTTPS://Hook.Example:443/x", "--tenant", "acme", "--policy", '{"max_attempts": 5}',
@@ -23,7 +23,7 @@ def test_a_subscription_is_added_as_it_is_kept(cli: Cli) -> None:
     assert cli("subscriptions", "list", "--tenant", "other", "--json").rows == []
 
 
-def test_a_subscription_is_paused_resumed_and_removed_for_good(cli: Cli) -> None:
+def test_subscription_is_paused_resumed_and_removed_for_good(cli: Cli) -> None:
     added = cli("subscriptions", "add", "--type", "*", "--to", "null:a").out
     paused = cli("subscriptions", "pause", "1", "--reason", "they asked", "--json").json
     table = cli("subscriptions", "list").out
@@ -39,7 +39,7 @@ def test_a_subscription_is_paused_resumed_and_removed_for_good(cli: Cli) -> None
     assert "subscription 1 was removed, which is for good" in late.err
 
 
-def test_pausing_twice_is_no_error(cli: Cli) -> None:
+def test_pause_a_second_time_is_no_error(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:a")
     cli("subscriptions", "pause", "1", "--reason", "first")
 
@@ -49,7 +49,7 @@ def test_pausing_twice_is_no_error(cli: Cli) -> None:
     assert [row["kind"] for row in cli("operations", "list", "--json").rows] == ["pause", "add"]
 
 
-def test_a_rate_is_set_shown_and_lifted(cli: Cli) -> None:
+def test_rate_is_set_shown_and_lifted(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:a", "--rate", "100/m")
     table = cli("subscriptions", "list").out
     faster = cli("subscriptions", "rate", "1", "10/s", "--reason", "they can take it").out
@@ -63,14 +63,14 @@ def test_a_rate_is_set_shown_and_lifted(cli: Cli) -> None:
 @pytest.mark.parametrize(
     "arguments", [("add", "--type", "*", "--to", "null:a", "--rate", "fast"), ("rate", "1", "fast")]
 )
-def test_a_rate_that_is_none_says_how_to_write_one(lite: Cli, arguments: tuple[str, ...]) -> None:
+def test_rate_that_is_none_says_how_to_write_one(lite: Cli, arguments: tuple[str, ...]) -> None:
     wrong = lite("subscriptions", *arguments)
 
     assert wrong.code == 2
     assert "'fast' is not a rate; write 10/s, 100/m or 5000/h" in wrong.err
 
 
-def test_a_subscription_shows_what_waits_for_it(cli: Cli) -> None:
+def test_subscription_shows_what_waits_for_it(cli: Cli) -> None:
     cli("subscriptions", "add", "--type", "*", "--to", "null:a", "--rate", "1/s", "--description", "slow")
     for key in ("a", "b"):
         cli.publish(key)

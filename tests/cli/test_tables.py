@@ -18,7 +18,7 @@ def test_columns_are_aligned() -> None:
     assert lines == ["ID    KEY", "1     a", "1000  b"]
 
 
-def test_no_line_is_wider_than_the_terminal_and_the_widest_column_gives() -> None:
+def test_table_is_never_wider_than_the_terminal_and_the_widest_column_gives() -> None:
     lines = Table(["ID", "KEY", "DESTINATION"], rows(["1", "k" * 30, "d" * 200])).lines(60, plainly)
 
     assert max(map(len, lines)) == 60
@@ -26,7 +26,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_widest_column_gives() -> Non
     assert lines[1].endswith("d…")
 
 
-def test_without_a_terminal_nothing_is_cut() -> None:
+def test_table_without_a_terminal_is_not_cut() -> None:
     assert Table(["KEY"], rows(["k" * 500])).lines(0, plainly)[1] == "k" * 500
 
 
@@ -35,16 +35,16 @@ def test_columns_keep_a_least_width() -> None:
 
 
 @pytest.mark.parametrize(("text", "width"), [("日本語", 6), ("ascii", 5), ("e\N{COMBINING ACUTE ACCENT}", 1)])
-def test_wide_and_combining_characters_are_measured_as_they_show(text: str, width: int) -> None:
+def test_table_measures_wide_and_combining_characters_as_they_show(text: str, width: int) -> None:
     assert display_width(text) == width
 
 
-def test_a_cut_text_fits_even_with_wide_characters() -> None:
+def test_cut_text_fits_even_with_wide_characters() -> None:
     assert cut("日本語日本語", 6) == "日本…"
     assert display_width(cut("日本語日本語", 6)) <= 6
 
 
-def test_what_could_steer_a_terminal_is_taken_out() -> None:
+def test_table_takes_out_what_could_steer_a_terminal() -> None:
     line = Table(["KEY", "X"], rows(["\x1b[31mred\nnext\x07\x9b", "x"])).lines(0, plainly)[1]
 
     assert line == f"[31mred next{GAP}x"

@@ -43,14 +43,14 @@ def spoil(cli: Cli) -> None:
         connection.execute("delete from sendonce_dead_letters")
 
 
-def test_what_is_consistent_is_said_to_be(worked: Cli) -> None:
+def test_verify_says_that_all_is_consistent(worked: Cli) -> None:
     ran = worked("verify")
 
     assert ran.code == 0
     assert ran.out == "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations: nothing is wrong\n"
 
 
-def test_what_is_wrong_is_said_with_its_id_and_what_to_do(worked: Cli) -> None:
+def test_verify_says_what_is_wrong_with_its_id_and_what_to_do(worked: Cli) -> None:
     spoil(worked)
 
     ran = worked("verify")
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_said_with_its_id_and_what_to_do(worked: Cli) -> None:
     ]
 
 
-def test_as_json_the_same_is_said_with_all_ids(worked: Cli) -> None:
+def test_verify_says_as_json_the_same_with_all_ids(worked: Cli) -> None:
     spoil(worked)
 
     ran = worked("verify", "--json")
@@ -74,14 +74,14 @@ def test_as_json_the_same_is_said_with_all_ids(worked: Cli) -> None:
     assert (finding["check"], finding["of"], finding["found"]) == ("dead_letters", "delivery", [3])
 
 
-def test_only_the_checks_that_are_asked_for_are_made(worked: Cli) -> None:
+def test_verify_makes_only_the_checks_that_are_asked_for(worked: Cli) -> None:
     spoil(worked)
 
     assert worked("verify", "--only", "routed", "--only", "tokens").code == 0
     assert worked("verify", "--only", "dead_letters").code == 1
 
 
-def test_a_check_or_place_that_there_is_not_is_wrong_use(worked: Cli) -> None:
+def test_check_or_place_that_there_is_not_is_wrong_use(worked: Cli) -> None:
     ran = worked("verify", "--only", "feelings")
     elsewhere = worked("verify", "--since", "everything")
 
@@ -91,9 +91,7 @@ def test_a_check_or_place_that_there_is_not_is_wrong_use(worked: Cli) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_one_that_is_interrupted_says_what_it_has_found(
-    worked: Cli, monkeypatch: pytest.MonkeyPatch, as_json: bool
-) -> None:
+def test_verify_interrupted_says_what_it_has_found(worked: Cli, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     spoil(worked)
     of_store = SqliteStore if worked.database.startswith("sqlite") else PostgresStore
     inspect = of_store.inspect
@@ -123,7 +121,7 @@ def test_one_that_is_interrupted_says_what_it_has_found(
         assert "  delivery: 3\n" in ran.out
 
 
-def test_a_check_that_cannot_be_made_from_there_on_is_wrong_use(worked: Cli) -> None:
+def test_check_that_cannot_be_made_from_there_on_is_wrong_use(worked: Cli) -> None:
     for check in ("counters", "rules", "routed"):
         ran = worked("verify", "--only", check, "--only", "tokens", "--since", "deliveries:1")
 
@@ -132,7 +130,7 @@ def test_a_check_that_cannot_be_made_from_there_on_is_wrong_use(worked: Cli) -> 
     assert worked("verify", "--only", "tokens", "--since", "deliveries:1").code == 0
 
 
-def test_where_it_cannot_look_that_is_said_with_a_code_of_its_own(worked: Cli) -> None:
+def test_verify_that_cannot_look_exits_with_3(worked: Cli) -> None:
     database_of(worked).execute("drop table sendonce_corrections")
 
     ran = worked("verify")
@@ -141,7 +139,7 @@ def test_where_it_cannot_look_that_is_said_with_a_code_of_its_own(worked: Cli) -
     assert ran.err == "sendonce: table sendonce_corrections is missing; restore it from a backup\n"
 
 
-def test_one_event_is_spoken_of_as_one(worked: Cli) -> None:
+def test_event_is_spoken_of_in_the_singular(worked: Cli) -> None:
     with without_rules(database_of(worked)) as connection:
         connection.execute("update sendonce_events set routed = null where key = 'due'")
 
@@ -149,7 +147,7 @@ def test_one_event_is_spoken_of_as_one(worked: Cli) -> None:
 
 
 @pytest.mark.parametrize("cli", ["postgres"], indirect=True)
-def test_one_that_is_interrupted_says_where_to_go_on(cli: Cli) -> None:
+def test_verify_interrupted_says_where_to_go_on(cli: Cli) -> None:
     database = database_of(cli)
     database.publish_many(30)
     ours = "datname = current_database() and pid <> pg_backend_pid() and application_name = 'sendonce'"

@@ -20,14 +20,14 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
         (-400 * 86400, "400d ago"),
     ],
 )
-def test_relative_times_have_one_unit(seconds: float, text: str) -> None:
+def test_times_that_are_relative_have_one_unit(seconds: float, text: str) -> None:
     assert relative(NOW + timedelta(seconds=seconds), NOW) == text
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
 )
-def test_ordinals(number: int, text: str) -> None:
+def test_text_of_ordinals(number: int, text: str) -> None:
     assert ordinal(number) == text
 
 
@@ -44,6 +44,6 @@ def test_counts() -> None:
     assert counted(12041, "delivery", "deliveries") == "12,041 deliveries"
 
 
-def test_a_text_from_outside_becomes_one_harmless_line() -> None:
+def test_text_from_outside_becomes_one_harmless_line() -> None:
     assert one_line("a\r\n\x1b[2Jb\0" + "\N{RIGHT-TO-LEFT OVERRIDE}c") == "a [2Jb c"
     assert one_line("x" * 400) == "x" * 299 + "…"

@@ -239,7 +239,7 @@ def test_M7_after_five_failures_it_is_failed_with_its_error_and_waits_for_an_ope
     assert app.until(mails[other], "SENT")["error_message"] is None
 
 
-async def test_M8_pending_sending_failed_and_back_to_pending_by_a_replay(memos: Memos) -> None:
+async def test_M8_status_goes_back_to_pending_by_a_replay(memos: Memos) -> None:
     await memos.create(a_memo("ada@example.com"))
     store = await memos.database.open()
     policy = Policy(max_attempts=2, jitter=0)

@@ -400,7 +400,7 @@ def test_R19_answer_that_comes_too_late_doubles_nothing(changelist: Changelist) 
     assert changelist.counts() == {"ada": 1}
 
 
-def test_R17_R18_marked_sent_without_a_record_is_found_alerted_asked_about_and_sent_again(
+def test_R17_R18_delivery_marked_sent_without_a_record_is_found_alerted_asked_about_and_sent_again(
     reviews: Reviews, changelist: Changelist
 ) -> None:
     job_id = changelist.submit(1, "ada")

@@ -13,7 +13,7 @@ from tests.conformance import dying
 from tests.conformance.scene import Scene
 from tests.crash import killing
 from tests.crash.accounts import EXPIRED, in_flight, url_of
-from tests.crash.test_frozen import freeze
+from tests.crash.test_frozen_workers import freeze
 from tests.processes import until
 from tests.store.databases import Database, PostgresDatabase
 
@@ -188,7 +188,7 @@ def test_R19_R16_worker_frozen_past_its_lease_doubles_nothing(scene: Scene) -> N
         assert scene.outcomes(id) == [EXPIRED, ("Delivered", None)]
 
 
-def test_R16_sent_but_not_written_before_the_lease_was_over_is_not_sent_again(scene: Scene) -> None:
+def test_R16_send_not_written_before_the_lease_was_over_is_not_repeated(scene: Scene) -> None:
     scene.publish(scene.asked, EACH)
     scene.provider.control(late="2s", path=scene.asked)
 

@@ -21,7 +21,7 @@ from tests.crash.report import Report
 from tests.crash.stage import DOWN, Stage
 from tests.guarantees.figures import record
 from tests.processes import ROOT, until
-from tests.servers.accounts import FOLDER
+from tests.servers.os_users import FOLDER
 from tests.servers.runs import Run
 
 PROGRESS_SECONDS = 10.0

@@ -73,5 +73,5 @@ def _with_fate(order: int, **changed: Any) -> dict[str, Any]:
         ({"killed": Killed(12, 12)}, "worker 1 was not killed in the middle of its work"),
     ],
 )
-def test_broken_promise_is_told(changes: dict[str, Any], sentence: str) -> None:
+def test_accounts_tell_of_a_broken_promise(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in broken_promises(accounts(**changes))

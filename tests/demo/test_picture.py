@@ -45,7 +45,7 @@ def test_picture_fits_the_terminal(width: int, height: int) -> None:
     assert max(len(line) for line in picture) <= width
 
 
-def test_newest_of_the_story_is_always_there() -> None:
+def test_story_shows_its_newest_lines_always() -> None:
     story = tuple(Step(number, f"step {number}") for number in range(30))
 
     picture = _picture(story=story)

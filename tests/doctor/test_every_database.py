@@ -68,7 +68,7 @@ def test_table_that_is_missing_is_named(database: Database) -> None:
     assert found.to_do == "restore it from a backup"
 
 
-def test_back_fill_that_is_not_finished_is_said(database: Database) -> None:
+def test_backfill_that_is_not_finished_is_reported(database: Database) -> None:
     database.execute("update sendonce_meta set value = '4000/120000' where name = 'backfill:0002_routed'")
 
     found = examined(database)["back-fill"]

@@ -77,5 +77,5 @@ def test_key_that_is_invalid_is_refused_by_name(key: object, words: str) -> None
         render_key(cast(Key, key))
 
 
-def test_wish_for_no_deduplication_shows_its_name() -> None:
+def test_key_that_asks_for_no_deduplication_shows_its_name() -> None:
     assert repr(UNIQUE) == "sendonce.UNIQUE"

@@ -62,7 +62,7 @@ def test_W10_spread_is_reproducible_and_below_one(delivery_id: int, attempt: int
     assert spread_of(delivery_id, attempt) == spread_of(delivery_id, attempt)
 
 
-def test_W10_documented_formula_is_the_one_and_its_example_is_right() -> None:
+def test_W10_formula_of_the_page_is_the_one_and_its_example_is_right() -> None:
     page = (Path(__file__).parents[2] / "docs/about/how-it-works.md").read_text("utf-8")
     mask = 2**64 - 1
 

@@ -203,7 +203,7 @@ def test_alert_is_over_when_somebody_serves_the_channel() -> None:
         {"dead_letters": 0, "in_doubt": READING_CAP, "findings": READING_CAP},
     ],
 )
-def test_least_and_the_most_of_each_setting_are_allowed(right: dict[str, Any]) -> None:
+def test_setting_may_have_its_least_and_its_most(right: dict[str, Any]) -> None:
     settings = AlertSettings(**right)
 
     assert {name: getattr(settings, name) for name in right} == right

@@ -44,7 +44,7 @@ async def test_hold_applies_after_any_5xx_but_503(database: Database, store: Sto
     assert len(channel.sent) == 1
 
 
-async def test_503_was_not_taken_and_is_sent_again_also_where_doubt_is_held(database: Database, store: Store) -> None:
+async def test_status_503_is_sent_again_also_where_doubt_is_held(database: Database, store: Store) -> None:
     given_due_delivery(database, to="test:a")
     channel = Told(outcome_of_status(503, None, None))
 

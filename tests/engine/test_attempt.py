@@ -168,7 +168,7 @@ class TestInDoubt:
 
         assert outcome == Delivered("known", FOUND)
 
-    async def test_R18_found_without_any_id_is_known_by_the_token(self) -> None:
+    async def test_R18_delivery_found_without_an_id_is_known_by_the_token(self) -> None:
         channel = Asked(Delivered("second"), answers=[Found()])
 
         outcome, _ = await attempted(channel, claim_of(in_doubt=True))

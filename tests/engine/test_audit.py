@@ -28,7 +28,7 @@ from tests.engine.reconciling import AT_ONCE, LATER, NO_TRIGGERS, given_complete
 from tests.engine.rig import serving, working
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.store.databases import Database, SqliteDatabase
-from tests.store.test_rooms import a_subscription
+from tests.store.test_parked_queues import a_subscription
 
 JOBS = "https://runner.example/jobs/"
 
@@ -70,7 +70,7 @@ async def test_R17_what_the_provider_has_no_record_of_is_a_finding_once(database
     assert channel.sent == []
 
 
-async def test_R18_marked_sent_without_the_providers_id_or_under_another_one_is_a_finding(
+async def test_R18_delivery_marked_sent_without_the_providers_id_or_under_another_one_is_a_finding(
     database: Database, store: Store
 ) -> None:
     without = await given_completed(database, store, None)

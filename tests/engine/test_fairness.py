@@ -65,7 +65,7 @@ def completed(database: Database, destination: str) -> int:
 
 
 class TestLanes:
-    def test_lane_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
+    def test_quota_begins_with_a_few_and_earns_more_by_quick_answers(self) -> None:
         quotas = Quotas(first=2, most=4)
         assert quotas.left("a") == 2
         for _ in range(5):
@@ -117,7 +117,7 @@ class TestLanes:
 
         assert list(quotas.all_left()) == [str(number) for number in range(5000 - REMEMBERED, 5000)]
 
-    def test_lane_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
+    def test_quota_that_has_earned_nothing_leaves_nothing_behind(self) -> None:
         quotas = Quotas(first=2, most=4)
         for outcome in (Failed("503"), Refused("422")):
             quotas.begin("a")
@@ -493,7 +493,7 @@ async def test_breaker_of_a_shared_host_ignores_one_recipients_failures(database
         await until_async(lambda: len(channel.sent) == 10, "all of them")
 
 
-async def test_single_slot_goes_to_what_waits_and_to_what_is_due_in_turn(sqlite: Database, sqlite_store: Store) -> None:
+async def test_slot_goes_to_what_waits_and_to_what_is_due_in_turn(sqlite: Database, sqlite_store: Store) -> None:
     room = f"destination:{DEAD}"
     publish(sqlite, 60, DEAD)
     await sqlite_store.trip(room, pause=MS, code=None)

@@ -48,7 +48,7 @@ async def test_gauges_show_nothing_before_they_were_read(store: Store) -> None:
     assert shown(gauges) == {}
 
 
-async def test_M12_pending_failed_and_retrying_are_gauges(database: Database, store: Store) -> None:
+async def test_M12_gauges_show_pending_failed_and_retrying(database: Database, store: Store) -> None:
     gauges = await eldest(store)
     given_due_deliveries(database, 2)
     await settle_with(store, await given_lease(store), Refused("410"))
@@ -163,7 +163,7 @@ async def test_M12_of_several_workers_one_has_them(database: Database, store: St
     assert [bool(shown(gauges)) for gauges in all] == [True, False, False]
 
 
-async def test_next_one_has_them_when_the_eldest_has_stopped(database: Database, store: Store) -> None:
+async def test_gauges_are_the_next_workers_when_the_eldest_has_stopped(database: Database, store: Store) -> None:
     first, second = await eldest(store), await eldest(store)
     await first.look()
     await store.leave(first._worker_id)

@@ -88,7 +88,7 @@ def test_cleared_doubt_is_gone() -> None:
     assert not decided(claim, Failed("503"), cleared=True).in_doubt
 
 
-def test_longest_first_delay_can_be_doubled_as_often_as_there_are_attempts() -> None:
+def test_delay_can_be_doubled_as_often_as_there_are_attempts() -> None:
     days = Policy(max_attempts=10_000, first_delay=timedelta(days=30), longest_delay=timedelta(days=30), jitter=0)
     late = Orchestrator(cast(OrchestratorStore, None), Policies(days), Channels())
 

@@ -95,7 +95,7 @@ async def test_parked_queue_that_was_served_last_stays_last() -> None:
     assert list(await quotas(waiting, 1)) == ["destination:https://h01.example/"]
 
 
-async def test_rooms_that_one_look_does_not_reach_are_met_by_the_next() -> None:
+async def test_parked_queues_that_one_look_does_not_reach_are_met_by_the_next() -> None:
     names = [f"destination:https://h{n:03}.example/" for n in range(ROOMS_AT_ONCE + 2)]
     waiting = await looked(Hotel(*map(a_room, names)))
     met = []
@@ -108,7 +108,7 @@ async def test_rooms_that_one_look_does_not_reach_are_met_by_the_next() -> None:
     assert met == [names[ROOMS_AT_ONCE:], names[:ROOMS_AT_ONCE]]
 
 
-async def test_room_alone_gets_what_its_destination_has_left() -> None:
+async def test_parked_queue_alone_gets_what_its_destination_has_left() -> None:
     fairness = Fairness(100)
     claims = [a_claim(destination="https://a.example/", address="https://a.example/") for _ in range(4)]
     fairness.begin(claims)
@@ -209,7 +209,7 @@ async def test_tokens_are_given_back_when_a_breaker_lets_out_fewer() -> None:
     assert hotel.tokens == 2
 
 
-async def test_room_of_a_rate_gets_what_its_subscription_has_left() -> None:
+async def test_parked_queue_of_a_rate_gets_what_its_subscription_has_left() -> None:
     address = "https://a.example/hook"
     hotel = Hotel(replace(a_room("rate:7"), address=address))
     fairness = Fairness(100)

@@ -9,7 +9,7 @@ FIRST = 5
 
 
 @pytest.mark.parametrize("part", ["names", "help", "sql"])
-def test_surface_is_as_it_was_frozen(part: str) -> None:
+def test_names_helps_and_sql_are_as_they_were_frozen(part: str) -> None:
     """After a change on purpose: python -m tests.frozen names help sql."""
     for name, make in FROZEN[part].items():
         assert make() == (KEPT / name).read_text(), f"{name} is not as it was frozen"

@@ -86,8 +86,8 @@ PROMISED: tuple[Promise, ...] = (
         "always",
         (
             "engine/test_reconciler.py::test_R11_doubt_survives_a_later_failure_and_a_later_refusal",
-            "store/test_settling.py::test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it",
-            "store/test_reconciling.py"
+            "store/test_settle.py::test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it",
+            "store/test_reconciliation.py"
             "::test_doubt_that_comes_up_while_it_is_being_sent_outlives_what_was_claimed_without_it",
         ),
     ),
@@ -103,38 +103,35 @@ PROMISED: tuple[Promise, ...] = (
         "A claim is on the disk before anything is sent",
         "`fsync` is on; whatever `synchronous_commit` says",
         (
-            "store/postgres/test_durability.py::test_a_claim_is_on_the_disk_when_start_returns",
-            "store/test_claiming.py::test_a_claim_can_be_seen_by_others_when_start_returns",
-            "store/sqlite/test_opening.py::test_the_file_is_durable_and_rules_are_on",
+            "store/postgres/test_durability.py::test_claim_is_on_the_disk_when_start_returns",
+            "store/test_claims.py::test_claim_can_be_seen_by_others_when_start_returns",
+            "store/sqlite/test_opening.py::test_file_is_durable_and_rules_are_on",
         ),
     ),
     Promise(
         "No transaction is open while something is sent or asked about",
         "always",
-        (
-            "engine/test_no_transaction_while_sending.py"
-            "::test_transaction_is_never_open_while_something_is_sent_or_asked_about",
-        ),
+        ("engine/test_open_transactions.py::test_transaction_is_never_open_while_something_is_sent_or_asked_about",),
     ),
     Promise(
         "Every result is fenced: one that comes late or twice changes nothing, and is kept as evidence",
         "always",
         (
-            "store/test_late_results.py::test_a_late_worker_cannot_settle_what_another_one_has_claimed",
-            "store/test_late_results.py::test_a_result_under_another_lease_cannot_settle_the_same_attempt",
-            "store/test_settling.py::test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection",
-            "crash/test_frozen.py::test_results_of_a_frozen_worker_are_kept_and_nothing_is_completed_twice",
+            "store/test_late_results.py::test_late_worker_cannot_settle_what_another_one_has_claimed",
+            "store/test_late_results.py::test_result_under_another_lease_cannot_settle_the_same_attempt",
+            "store/test_settle.py::test_W4_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection",
+            "crash/test_frozen_workers.py::test_results_of_a_frozen_worker_are_kept_and_nothing_is_completed_twice",
         ),
     ),
     Promise(
         "History is never edited: the database itself refuses changes to events, ended attempts and ended deliveries",
         "unless the owner of the tables takes the rules away, which `sendonce verify` reports",
         (
-            "store/test_rules.py::test_W15_a_finished_delivery_refuses_any_update_of_any_column",
-            "store/test_rules.py::test_W8_a_finished_attempt_refuses_any_update_of_any_column",
-            "store/test_rules.py::test_W8_an_erasure_takes_the_words_from_an_attempt_and_nothing_else",
-            "store/test_rules.py::test_an_event_refuses_any_update_of_any_column",
-            "store/test_rules.py::test_what_an_event_says_of_itself_stays_when_its_content_goes",
+            "store/test_rules.py::test_W15_finished_delivery_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_W8_finished_attempt_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_W8_erasure_takes_the_words_from_an_attempt_and_nothing_else",
+            "store/test_rules.py::test_event_refuses_any_update_of_any_column",
+            "store/test_rules.py::test_event_keeps_what_it_says_of_itself_without_its_content",
             "store/postgres/test_forbidden.py::test_M10_nobody_but_the_owner_can_take_the_rules_away",
         ),
     ),
@@ -144,7 +141,7 @@ PROMISED: tuple[Promise, ...] = (
         (
             "conformance/test_W.py::test_W6_in_code_only_the_orchestrators_statements_move_a_saga_or_make_a_job",
             "store/postgres/test_forbidden.py::test_M10_W6_W17_only_these_roles_have_the_right",
-            "store/test_rules.py::test_W8_a_second_active_attempt_is_refused",
+            "store/test_rules.py::test_W8_second_active_attempt_is_refused",
         ),
     ),
     Promise(
@@ -153,11 +150,11 @@ PROMISED: tuple[Promise, ...] = (
         (
             "store/test_races.py::test_pause_and_resume_racing_a_publish_and_a_worker_forget_nothing",
             "store/test_races.py::test_stop_and_resume_racing_workers_forget_nothing",
-            "store/postgres/test_parking.py::test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten",
-            "store/test_stopping.py::test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on",
-            "store/test_stopping.py::test_a_stop_of_all_claims_nothing_and_resume_goes_on",
-            "store/test_rooms.py::test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent",
-            "store/test_rooms.py::test_a_subscription_with_a_rate_waits_for_its_tokens",
+            "store/postgres/test_parking.py::test_delivery_held_and_let_go_while_being_parked_is_not_forgotten",
+            "store/test_stops.py::test_stop_holds_back_its_scope_only_and_a_resume_goes_on",
+            "store/test_stops.py::test_stop_of_all_claims_nothing_and_resume_goes_on",
+            "store/test_parked_queues.py::test_breaker_that_is_open_stops_claims_and_spends_no_attempt",
+            "store/test_parked_queues.py::test_subscription_with_a_rate_waits_for_its_tokens",
         ),
     ),
     Promise(
@@ -208,7 +205,7 @@ PROMISED: tuple[Promise, ...] = (
         (
             "failover/test_failover.py::test_synchronous_standby_takes_over_and_nothing_is_lost_or_doubled",
             "failover/test_switchover.py::test_workers_that_are_led_to_the_standby_say_so_once_and_go_on",
-            "store/postgres/test_read_only.py::test_a_worker_says_it_once_and_goes_on_by_itself",
+            "store/postgres/test_read_only.py::test_worker_says_it_once_and_goes_on_by_itself",
         ),
         ("failover-one-address", "failover-both-addresses"),
     ),
@@ -253,7 +250,7 @@ PROMISED: tuple[Promise, ...] = (
             "verify/test_variants.py::test_way_to_break_its_rule_is_found_by_a_check",
             "verify/test_variants.py::test_row_that_only_looks_like_a_fault_is_none",
             "verify/test_live.py::test_verify_finds_only_what_is_planted_while_everybody_is_at_work",
-            "verify/test_reading.py::test_verify_uses_transactions_that_cannot_write",
+            "verify/test_read_only.py::test_verify_uses_transactions_that_cannot_write",
         ),
     ),
     Promise(
@@ -271,7 +268,7 @@ PROMISED: tuple[Promise, ...] = (
         (
             "attack/test_secrets.py::test_worker_in_every_trouble_tells_no_secret",
             "attack/test_secrets.py::test_options_take_no_secret_as_a_word",
-            "cli/test_database.py::test_a_password_is_never_printed_when_the_address_is_broken",
+            "cli/test_database.py::test_password_is_never_printed_when_the_address_is_broken",
             "engine/test_send_pool.py::test_channel_that_raises_may_have_sent",
         ),
     ),
@@ -304,6 +301,6 @@ NOT_PROMISED: tuple[Promise, ...] = (
     Promise(
         "Order between deliveries",
         "",
-        ("store/test_claiming.py::test_the_oldest_are_claimed_first_and_no_more_than_asked_for",),
+        ("store/test_claims.py::test_claim_takes_the_oldest_first_and_no_more_than_asked_for",),
     ),
 )

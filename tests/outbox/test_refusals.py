@@ -164,7 +164,7 @@ def test_connection_of_another_type_is_refused(make: Callable[[], Any]) -> None:
         asyncio.run(Outbox().apublish(thing, "a", {}, key="a"))
 
 
-async def test_sync_and_async_are_told_apart(kind: Kind) -> None:
+async def test_connections_sync_and_async_are_told_apart(kind: Kind) -> None:
     async with kind.open(kind.address) as caller:
         if caller.is_async:
             with pytest.raises(PublishError, match=r"is async: say `await outbox\.apublish"):

@@ -286,7 +286,7 @@ def test_texts_as_bytes_do_not_matter(sqlite_address: Address) -> None:
     assert (state.subject, state.recipients[0].destination) == ("cl-7", "null:ada")
 
 
-def test_thousand_recipients_are_one_request(address: Address) -> None:
+def test_request_may_have_a_thousand_recipients(address: Address) -> None:
     made = request(address, required=[f"null:{n}" for n in range(1000)], optional=[f"null:o{n}" for n in range(1000)])
 
     with recording(address) as connection:

@@ -7,7 +7,7 @@ from sendonce.domain.destinations import destination_hash
 from tests.outbox.callers import Caller
 from tests.outbox.conftest import Kind
 from tests.outbox.databases import Address
-from tests.outbox.test_what_is_written import as_bytes
+from tests.outbox.test_rows import as_bytes
 
 
 def routed(address: Address, key: str) -> list[int]:

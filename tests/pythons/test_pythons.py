@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes import ROOT
 from tests.pythons.interpreters import environment, farthest, found, named
-from tests.servers.accounts import FOLDER
+from tests.servers.os_users import FOLDER
 
 PARTS = ("tests/channels", "tests/domain", "tests/engine", "tests/outbox", "tests/store", "tests/testing")
 OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "VIRTUAL_ENV", FOLDER)

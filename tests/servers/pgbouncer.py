@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import psycopg
 
 from tests.processes import SECONDS
-from tests.servers.accounts import FOLDER, new_folder, server_account
 from tests.servers.debian import program
+from tests.servers.os_users import FOLDER, new_folder, server_account
 from tests.servers.postgres import free_port
 
 ADMIN = "pgbouncer"

@@ -21,8 +21,8 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from tests.servers.accounts import FOLDER, Account, new_folder, reachable, server_account
 from tests.servers.binaries import local_binaries, major_version, packaged
+from tests.servers.os_users import FOLDER, Account, new_folder, reachable, server_account
 
 EXTERNAL = "SENDONCE_TEST_POSTGRES"
 # Seconds, against hanging.

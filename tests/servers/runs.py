@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.servers.accounts import FOLDER, new_folder
+from tests.servers.os_users import FOLDER, new_folder
 from tests.servers.postgres import Server
 
 

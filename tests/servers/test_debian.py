@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.servers import debian
-from tests.servers.accounts import server_account
+from tests.servers.os_users import server_account
 
 
 @pytest.fixture

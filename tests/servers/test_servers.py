@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tests.processes import until
-from tests.servers.accounts import FOLDER
 from tests.servers.binaries import local_binaries, packaged
+from tests.servers.os_users import FOLDER
 from tests.servers.postgres import EXTERNAL, Mode, Server, default_server, start
 from tests.servers.runs import Run
 

@@ -20,7 +20,7 @@ async def told(store: Store, name: str = "dead_letters", message: str = "3 wait"
     return await store.raise_alert(name, message, seen=seen, repeat=HOUR)
 
 
-async def test_a_new_alert_is_to_be_told_once(store: Store) -> None:
+async def test_alert_is_to_be_told_once(store: Store) -> None:
     assert await told(store)
     assert not await told(store)
 
@@ -39,7 +39,7 @@ async def test_M12_of_many_workers_exactly_one_is_to_tell(database: Database, st
     assert cleared.count(True) == 1
 
 
-async def test_it_is_told_again_after_a_while_and_not_before(database: Database, store: Store) -> None:
+async def test_alert_is_told_again_after_a_while_and_not_before(database: Database, store: Store) -> None:
     await told(store)
     let_pass(database, timedelta(minutes=59))
     assert not await told(store)
@@ -52,7 +52,7 @@ async def test_it_is_told_again_after_a_while_and_not_before(database: Database,
     assert alert.told_at - alert.raised_at >= timedelta(minutes=61)
 
 
-async def test_what_is_known_of_it_is_kept_up_to_date_without_telling(store: Store) -> None:
+async def test_alert_is_kept_up_to_date_without_telling(store: Store) -> None:
     await told(store)
 
     assert not await told(store, message="9 wait", seen=9)
@@ -61,7 +61,7 @@ async def test_what_is_known_of_it_is_kept_up_to_date_without_telling(store: Sto
     assert (alert.message, alert.seen) == ("9 wait", 9)
 
 
-async def test_its_end_is_to_be_told_once_and_only_if_it_was_raised(store: Store) -> None:
+async def test_alert_end_is_to_be_told_once_and_only_if_it_was_raised(store: Store) -> None:
     assert not await store.clear_alert("dead_letters")
     await told(store)
 
@@ -71,7 +71,7 @@ async def test_its_end_is_to_be_told_once_and_only_if_it_was_raised(store: Store
     assert [alert.is_raised for alert in await store.alerts()] == [False]
 
 
-async def test_what_comes_back_after_its_end_is_to_be_told_at_once(database: Database, store: Store) -> None:
+async def test_alert_that_comes_back_is_to_be_told_at_once(database: Database, store: Store) -> None:
     await told(store)
     await store.clear_alert("dead_letters")
     let_pass(database, timedelta(minutes=1))
@@ -83,7 +83,7 @@ async def test_what_comes_back_after_its_end_is_to_be_told_at_once(database: Dat
     assert alert.raised_at == alert.told_at
 
 
-async def test_each_condition_has_its_own(store: Store) -> None:
+async def test_condition_has_its_own(store: Store) -> None:
     assert await told(store)
     assert await told(store, "in_doubt")
     assert await store.clear_alert("in_doubt")
@@ -94,12 +94,12 @@ async def test_each_condition_has_its_own(store: Store) -> None:
     ]
 
 
-async def test_a_text_that_no_database_holds_is_made_safe(store: Store) -> None:
+async def test_text_that_no_database_holds_is_made_safe(store: Store) -> None:
     assert await told(store, "our_x\0:" + "s" * 200, "m\0" * 1000)
     assert not await told(store, "our_x\0:" + "s" * 200, "m\0" * 1000)
 
 
-async def test_the_status_shows_what_is_raised(store: Store) -> None:
+async def test_status_shows_what_is_raised(store: Store) -> None:
     await told(store)
     await told(store, "in_doubt")
     await store.clear_alert("in_doubt")
@@ -107,7 +107,7 @@ async def test_the_status_shows_what_is_raised(store: Store) -> None:
     assert [alert.name for alert in (await store.status()).alerts] == ["dead_letters"]
 
 
-async def test_nothing_is_read_from_an_empty_database(store: Store) -> None:
+async def test_readings_of_an_empty_database_are_empty(store: Store) -> None:
     readings = await store.readings(HOUR)
 
     counts = (readings.dead_letters, readings.in_doubt, readings.findings, readings.losses, readings.oldest_due_at)
@@ -115,7 +115,7 @@ async def test_nothing_is_read_from_an_empty_database(store: Store) -> None:
     assert not readings.is_stopped
 
 
-async def test_what_needs_people_is_counted(database: Database, store: Store) -> None:
+async def test_readings_count_what_needs_people(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
     lease = await given_lease(store)
     await settle_with(store, lease, Refused("http_404"))
@@ -134,7 +134,7 @@ async def test_what_needs_people_is_counted(database: Database, store: Store) ->
     assert readings.now - readings.oldest_due_at >= timedelta(minutes=6)
 
 
-async def test_a_delivery_in_doubt_that_was_given_up_counts_as_a_dead_letter_only(
+async def test_delivery_in_doubt_that_was_given_up_counts_as_a_dead_letter_only(
     database: Database, store: Store
 ) -> None:
     given_due_delivery(database, if_unsure="hold")
@@ -145,7 +145,7 @@ async def test_a_delivery_in_doubt_that_was_given_up_counts_as_a_dead_letter_onl
     assert (readings.dead_letters, readings.in_doubt) == (1, 0)
 
 
-async def test_a_stop_of_everything_is_seen_and_another_is_not(store: Store) -> None:
+async def test_stop_of_everything_is_seen_and_another_is_not(store: Store) -> None:
     await store.stop("channel", "null", operator="ada", reason=None)
     assert not (await store.readings(HOUR)).is_stopped
 
@@ -172,7 +172,7 @@ async def test_findings_count_that_break_send_then_mark(
     assert (await store.readings(HOUR)).findings == int(counts)
 
 
-async def test_a_loss_of_commits_counts_until_it_is_settled_and_for_a_while_after(
+async def test_loss_of_commits_counts_until_it_is_settled_and_for_a_while_after(
     database: Database, store: Store
 ) -> None:
     witness = Witness(given_due_delivery(database), 1, 7, 1, database.now())
@@ -187,7 +187,7 @@ async def test_a_loss_of_commits_counts_until_it_is_settled_and_for_a_while_afte
     assert (await store.readings(3 * HOUR)).losses == 1
 
 
-async def test_old_findings_do_not_count(database: Database, store: Store) -> None:
+async def test_findings_that_are_old_do_not_count(database: Database, store: Store) -> None:
     given_finding(database, "no_evidence")
     let_pass(database, timedelta(minutes=61))
 
@@ -200,7 +200,7 @@ def only_one_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("only_one_is_counted")
-async def test_of_too_many_findings_the_newest_are_looked_at(database: Database, store: Store) -> None:
+async def test_findings_beyond_the_bound_are_counted_newest_first(database: Database, store: Store) -> None:
     given_finding(database, "no_evidence")
     let_pass(database, timedelta(minutes=61))
     given_finding(database, "no_evidence")
@@ -209,7 +209,7 @@ async def test_of_too_many_findings_the_newest_are_looked_at(database: Database,
 
 
 @pytest.mark.usefixtures("only_one_is_counted")
-async def test_of_too_many_in_doubt_the_newest_are_looked_at(database: Database, store: Store) -> None:
+async def test_doubts_beyond_the_bound_are_counted_newest_first(database: Database, store: Store) -> None:
     """Those before them have ended, and are in doubt for good."""
     ended, _ = given_due_deliveries(database, 2)
     await settle_with(store, await given_lease(store), Unknown("timeout"))

@@ -39,7 +39,7 @@ async def given_doubtful_letter(database: Database, store: Store) -> int:
     return delivery_id
 
 
-async def test_a_requeue_by_filter_opens_the_next_generation_of_each_open_dead_letter(
+async def test_requeue_by_filter_opens_the_next_generation_of_each_open_dead_letter(
     database: Database, store: Store
 ) -> None:
     ids = await given_letters(database, store, 7)
@@ -57,9 +57,7 @@ async def test_a_requeue_by_filter_opens_the_next_generation_of_each_open_dead_l
     assert len(ids) == 7
 
 
-async def test_each_step_is_bounded_by_what_it_looks_at_and_by_what_it_changes(
-    database: Database, store: Store
-) -> None:
+async def test_step_is_bounded_by_what_it_looks_at_and_by_what_it_changes(database: Database, store: Store) -> None:
     await given_letters(database, store, 10)
     operation = await begun(store, REQUEUE)
 
@@ -71,7 +69,7 @@ async def test_each_step_is_bounded_by_what_it_looks_at_and_by_what_it_changes(
     assert changed_two.state == RUNNING
 
 
-async def test_at_less_than_one_a_second_each_step_still_does_one(database: Database, store: Store) -> None:
+async def test_operation_below_one_a_second_still_does_one_each_step(database: Database, store: Store) -> None:
     await given_letters(database, store, 3)
     operation = await bulk.begin(store, REQUEUE, EVERYTHING, operator="ada", reason="slowly", rate=0.001)
 
@@ -81,7 +79,7 @@ async def test_at_less_than_one_a_second_each_step_still_does_one(database: Data
     assert (after.state, after.affected) == (RUNNING, 1)
 
 
-async def test_what_may_have_arrived_is_skipped_and_counted(database: Database, store: Store) -> None:
+async def test_operation_skips_and_counts_what_may_have_arrived(database: Database, store: Store) -> None:
     await given_doubtful_letter(database, store)
     await given_letters(database, store, 2)
 
@@ -94,7 +92,7 @@ async def test_what_may_have_arrived_is_skipped_and_counted(database: Database, 
 
 
 @pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
-async def test_what_a_person_has_cancelled_is_meant_only_when_it_is_asked_for(
+async def test_operation_means_what_was_cancelled_only_when_asked_for(
     database: Database, store: Store, kind: str
 ) -> None:
     await given_letters(database, store, 2)
@@ -107,7 +105,7 @@ async def test_what_a_person_has_cancelled_is_meant_only_when_it_is_asked_for(
     assert (asked_for.affected, asked_for.skipped) == (1, 0)
 
 
-async def test_a_filter_takes_what_matches_all_of_it(database: Database, store: Store) -> None:
+async def test_filter_takes_what_matches_all_of_it(database: Database, store: Store) -> None:
     for arguments in (
         {"type": "order.created"},
         {"type": "order.created", "tenant": "acme"},
@@ -140,7 +138,7 @@ async def test_a_filter_takes_what_matches_all_of_it(database: Database, store: 
     assert (done.affected, done.looked) == (3, 6)
 
 
-async def test_since_and_until_are_about_when_it_was_given_up(database: Database, store: Store) -> None:
+async def test_filter_by_time_is_about_when_it_was_given_up(database: Database, store: Store) -> None:
     await given_letters(database, store, 2)
     moment = database.now()
     for wanted, amount in ((Filter(since=moment + S), 0), (Filter(since=moment - 60 * S), 2)):
@@ -151,7 +149,7 @@ async def test_since_and_until_are_about_when_it_was_given_up(database: Database
         assert len(seen.found) == amount
 
 
-async def test_what_is_kept_of_a_filter_is_the_filter(database: Database, store: Store) -> None:
+async def test_filter_that_is_kept_is_the_filter(database: Database, store: Store) -> None:
     wanted = Filter(
         type="order.*", destination="null:ä", tenant="", reason=ReasonClass.IN_DOUBT, since=database.now(),
         until=database.now(), even_if_sent=True,
@@ -163,7 +161,7 @@ async def test_what_is_kept_of_a_filter_is_the_filter(database: Database, store:
     assert Filter.read(operation.filter) == wanted
 
 
-async def test_a_replay_by_filter_is_for_what_has_ended_and_has_no_newer_generation(
+async def test_replay_by_filter_is_for_what_has_ended_and_has_no_newer_generation(
     database: Database, store: Store
 ) -> None:
     sent, refused, again = (given_due_delivery(database) for _ in range(3))
@@ -181,7 +179,7 @@ async def test_a_replay_by_filter_is_for_what_has_ended_and_has_no_newer_generat
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 3
 
 
-async def test_a_replay_leaves_what_was_corrected(database: Database, store: Store) -> None:
+async def test_replay_leaves_what_was_corrected(database: Database, store: Store) -> None:
     [old] = await given_letters(database, store, 1)
     await store.correct(old, content="{}", destination="null:b", operator="ada", reason="moved")
 
@@ -190,7 +188,7 @@ async def test_a_replay_leaves_what_was_corrected(database: Database, store: Sto
     assert done.affected == 0
 
 
-async def test_W6_a_cancel_by_filter_gives_up_what_waits(database: Database, store: Store) -> None:
+async def test_W6_cancel_by_filter_gives_up_what_waits(database: Database, store: Store) -> None:
     await given_letters(database, store, 1)
     retrying = given_due_delivery(database)
     await settle_with(store, await given_lease(store), Failed("503"))
@@ -204,7 +202,7 @@ async def test_W6_a_cancel_by_filter_gives_up_what_waits(database: Database, sto
     assert {rows[each]["error_message"] for each in (retrying, pending)} == {"test"}
 
 
-async def test_what_an_operation_opens_is_not_looked_at_by_it(database: Database, store: Store) -> None:
+async def test_operation_does_not_look_at_what_it_opens(database: Database, store: Store) -> None:
     await given_letters(database, store, 3)
     operation = await begun(store, REPLAY)
     await step(store, operation, most=2)
@@ -216,7 +214,7 @@ async def test_what_an_operation_opens_is_not_looked_at_by_it(database: Database
     assert database.one("select max(generation) from sendonce_deliveries") == 1
 
 
-async def test_of_two_who_run_one_operation_none_doubles_and_none_skips(database: Database, store: Store) -> None:
+async def test_operation_run_twice_at_once_doubles_none_and_skips_none(database: Database, store: Store) -> None:
     given_many_dead_letters(database, 60)
     other = await database.open()
     operation = await begun(store, REQUEUE)
@@ -229,7 +227,7 @@ async def test_of_two_who_run_one_operation_none_doubles_and_none_skips(database
     assert (row["affected"], row["looked"], row["state"]) == (60, 60, "done")
 
 
-async def test_an_operation_and_a_person_with_ids_do_not_open_two(database: Database, store: Store) -> None:
+async def test_operation_and_a_person_with_ids_do_not_open_two(database: Database, store: Store) -> None:
     given_many_dead_letters(database, 40)
     other = await database.open()
     operation = await begun(store, REQUEUE)
@@ -250,7 +248,7 @@ async def test_an_operation_and_a_person_with_ids_do_not_open_two(database: Data
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 40
 
 
-async def test_a_paused_operation_does_nothing_until_it_is_resumed(database: Database, store: Store) -> None:
+async def test_paused_operation_does_nothing_until_it_is_resumed(database: Database, store: Store) -> None:
     await given_letters(database, store, 4)
     operation = await begun(store, REQUEUE)
     await step(store, operation, most=1)
@@ -266,7 +264,7 @@ async def test_a_paused_operation_does_nothing_until_it_is_resumed(database: Dat
     assert log[1:] == [("pause", "bob", f"operation {operation.id}"), ("resume", "bob", f"operation {operation.id}")]
 
 
-async def test_what_has_ended_cannot_be_resumed(database: Database, store: Store) -> None:
+async def test_operation_that_has_ended_cannot_be_resumed(database: Database, store: Store) -> None:
     done = await finish(store, await begun(store, REQUEUE))
     cancelled = await begun(store, REQUEUE)
     await store.set_operation_state(cancelled.id, "cancelled", operator="ada", reason=None)
@@ -280,13 +278,13 @@ async def test_what_has_ended_cannot_be_resumed(database: Database, store: Store
     assert (await step(store, cancelled)).state == "cancelled"
 
 
-async def test_with_nothing_there_it_is_done_at_once(store: Store) -> None:
+async def test_operation_without_matches_is_done_at_once(store: Store) -> None:
     for kind in (REQUEUE, REPLAY, CANCEL):
         done = await step(store, await begun(store, kind))
         assert (done.state, done.looked) == ("done", 0)
 
 
-async def test_the_database_keeps_what_has_ended_in_the_log_as_it_is(database: Database, store: Store) -> None:
+async def test_database_keeps_what_has_ended_in_the_log_as_it_is(database: Database, store: Store) -> None:
     await store.stop("all", "", operator="ada", reason="r")
 
     for change in ("operator = 'bob'", "reason = 'other'", "affected = 7", "state = 'running', finished_at = null"):
@@ -294,7 +292,7 @@ async def test_the_database_keeps_what_has_ended_in_the_log_as_it_is(database: D
             database.execute(f"update sendonce_operations set {change}")
 
 
-async def test_the_database_never_lets_an_operation_go_back(database: Database, store: Store) -> None:
+async def test_database_never_lets_an_operation_go_back(database: Database, store: Store) -> None:
     await given_letters(database, store, 4)
     await step(store, await begun(store, REQUEUE), most=2)
 
@@ -317,7 +315,7 @@ async def test_operations_are_listed_newest_first(database: Database, store: Sto
     assert Filter.read(first.filter or "") == EVERYTHING
 
 
-async def test_what_has_no_content_any_more_is_skipped(database: Database, store: Store) -> None:
+async def test_operation_skips_what_has_no_content_any_more(database: Database, store: Store) -> None:
     ids = given_due_deliveries(database, 3)
     await settle_with(store, await given_lease(store, limit=3), Delivered("n-1"))
     event_id = database.one("select event_id from sendonce_deliveries where id = ?", ids[1])

@@ -23,7 +23,7 @@ async def lost_lease(database: Database, store: Store) -> Lease:
 
 
 @pytest.mark.parametrize("outcome", [Delivered("old"), Failed("503"), Refused("410"), Unknown("timeout")])
-async def test_a_late_worker_cannot_settle_what_another_one_has_claimed(
+async def test_late_worker_cannot_settle_what_another_one_has_claimed(
     database: Database, store: Store, outcome: Outcome
 ) -> None:
     delivery_id = given_due_delivery(database)
@@ -45,7 +45,7 @@ async def test_a_late_worker_cannot_settle_what_another_one_has_claimed(
     assert (finding.attempt, finding.outcome) == (1, type(outcome).__name__)
 
 
-async def test_a_result_under_another_lease_cannot_settle_the_same_attempt(database: Database, store: Store) -> None:
+async def test_result_under_another_lease_cannot_settle_the_same_attempt(database: Database, store: Store) -> None:
     """After a restore the same attempt may be made again, while somebody still has it from before."""
     given_due_delivery(database)
     lease = await given_lease(store)
@@ -60,7 +60,7 @@ async def test_a_result_under_another_lease_cannot_settle_the_same_attempt(datab
     assert [row["notification_id"] for row in database.rows("deliveries")] == ["new"]
 
 
-async def test_a_late_delivered_for_a_waiting_delivery_completes_the_next_attempt_without_sending(
+async def test_late_result_delivered_completes_a_waiting_delivery_without_sending(
     database: Database, store: Store
 ) -> None:
     delivery_id = given_due_delivery(database)
@@ -79,7 +79,7 @@ async def test_a_late_delivered_for_a_waiting_delivery_completes_the_next_attemp
 
 
 @pytest.mark.parametrize("outcome", [Failed("503"), Refused("410"), Unknown("timeout")])
-async def test_a_late_result_that_proves_nothing_leaves_a_waiting_delivery_alone(
+async def test_late_result_that_proves_nothing_leaves_a_waiting_delivery_alone(
     database: Database, store: Store, outcome: Outcome
 ) -> None:
     delivery_id = given_due_delivery(database)
@@ -93,7 +93,7 @@ async def test_a_late_result_that_proves_nothing_leaves_a_waiting_delivery_alone
     assert [finding.outcome for finding in await store.findings_of(delivery_id)] == [type(outcome).__name__]
 
 
-async def test_W15_a_late_delivered_after_the_end_is_a_finding_and_changes_nothing(
+async def test_W15_late_result_delivered_after_the_end_is_a_finding_and_changes_nothing(
     database: Database, store: Store
 ) -> None:
     delivery_id = given_due_delivery(database)
@@ -110,7 +110,7 @@ async def test_W15_a_late_delivered_after_the_end_is_a_finding_and_changes_nothi
     assert (finding.outcome, finding.notification_id) == ("Delivered", "old")
 
 
-async def test_a_late_delivered_for_a_cancelled_delivery_is_a_finding(database: Database, store: Store) -> None:
+async def test_late_result_delivered_for_a_cancelled_delivery_is_a_finding(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     old = await lost_lease(database, store)
     await store.cancel([delivery_id], operator="ada", reason="wrong")
@@ -124,7 +124,7 @@ async def test_a_late_delivered_for_a_cancelled_delivery_is_a_finding(database: 
     assert row.status is DeliveryState.DEAD_LETTERED
 
 
-async def test_the_same_late_result_twice_is_one_finding(database: Database, store: Store) -> None:
+async def test_late_result_twice_is_one_finding(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     old = await lost_lease(database, store)
 
@@ -134,7 +134,7 @@ async def test_the_same_late_result_twice_is_one_finding(database: Database, sto
     assert len(await store.findings_of(delivery_id)) == 1
 
 
-async def test_a_late_result_with_bad_texts_is_kept_too(database: Database, store: Store) -> None:
+async def test_late_result_with_bad_texts_is_kept_too(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     old = await lost_lease(database, store)
 
@@ -144,7 +144,7 @@ async def test_a_late_result_with_bad_texts_is_kept_too(database: Database, stor
     assert len(await store.findings_of(delivery_id)) == 1
 
 
-async def test_another_result_for_an_attempt_that_has_ended_is_late(database: Database, store: Store) -> None:
+async def test_result_for_an_attempt_that_has_ended_is_late(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     lease = await given_lease(store)
     await settle_with(store, lease, Failed("503"))
@@ -157,7 +157,7 @@ async def test_another_result_for_an_attempt_that_has_ended_is_late(database: Da
     assert (row.status, row.attempt_count) == (DeliveryState.PENDING_RETRY, 1)
 
 
-async def test_a_result_for_a_delivery_nobody_knows_is_late(database: Database, store: Store) -> None:
+async def test_result_for_a_delivery_nobody_knows_is_late(database: Database, store: Store) -> None:
     given_due_delivery(database)
     lease = await given_lease(store)
     stranger = lease._replace(claims=(lease.claims[0]._replace(delivery_id=10**9),))
@@ -165,7 +165,7 @@ async def test_a_result_for_a_delivery_nobody_knows_is_late(database: Database, 
     assert await settle_with(store, stranger, Delivered()) == [Verdict.LATE]
 
 
-async def test_a_late_delivered_for_what_is_held_back_completes_it_when_it_is_let_go(
+async def test_late_result_delivered_completes_a_parked_delivery_when_it_is_let_go(
     database: Database, store: Store
 ) -> None:
     delivery_id = given_due_delivery(database)

@@ -26,7 +26,7 @@ from tests.store.databases import Database, PostgresDatabase
 S = timedelta(seconds=1)
 
 
-async def test_a_renewed_lease_lasts_longer(database: Database, store: Store) -> None:
+async def test_renewed_lease_lasts_longer(database: Database, store: Store) -> None:
     given_due_delivery(database)
     lease = await given_lease(store)
     database.advance(HOLD - 5 * S)
@@ -39,7 +39,7 @@ async def test_a_renewed_lease_lasts_longer(database: Database, store: Store) ->
     assert await settle_with(store, lease, Delivered()) == [Verdict.APPLIED]
 
 
-async def test_an_expired_lease_cannot_be_renewed(database: Database, store: Store) -> None:
+async def test_expired_lease_cannot_be_renewed(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2)
     short = await given_lease(store, limit=1, hold=10 * S)
     long = await given_lease(store, limit=1, hold=60 * S)
@@ -51,7 +51,7 @@ async def test_an_expired_lease_cannot_be_renewed(database: Database, store: Sto
     assert [each.report.lease_id for each in await expire(store)] == [short.id]
 
 
-async def test_a_released_lease_is_gone_and_its_results_stay(database: Database, store: Store) -> None:
+async def test_released_lease_is_gone_and_its_results_stay(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     lease = await given_lease(store)
     await settle_with(store, lease, Delivered())
@@ -64,7 +64,7 @@ async def test_a_released_lease_is_gone_and_its_results_stay(database: Database,
     assert await store.renew([lease.id], HOLD) == set()
 
 
-async def test_a_result_is_taken_until_the_lease_was_closed(database: Database, store: Store) -> None:
+async def test_result_is_taken_until_the_lease_was_closed(database: Database, store: Store) -> None:
     given_due_delivery(database)
     lease = await given_lease(store)
     database.advance(HOLD + S)
@@ -74,7 +74,7 @@ async def test_a_result_is_taken_until_the_lease_was_closed(database: Database, 
     assert database.rows("leases") == []
 
 
-async def test_an_expired_lease_is_closed_as_unknown_and_decided(database: Database, store: Store) -> None:
+async def test_expired_lease_is_closed_as_unknown_and_decided(database: Database, store: Store) -> None:
     ids = given_due_deliveries(database, 2)
     lease = await given_lease(store)
     database.advance(HOLD + S)
@@ -94,7 +94,7 @@ async def test_an_expired_lease_is_closed_as_unknown_and_decided(database: Datab
     assert await expire(store) == []
 
 
-async def test_only_what_was_not_settled_is_closed(database: Database, store: Store) -> None:
+async def test_lease_expiry_closes_only_what_was_not_settled(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
     lease = await given_lease(store)
     await store.settle([result(lease, Delivered(), of=0), result(lease, Failed("503"), of=2)])
@@ -106,7 +106,7 @@ async def test_only_what_was_not_settled_is_closed(database: Database, store: St
     assert [row["attempt_count"] for row in database.rows("deliveries")] == [1, 1, 1]
 
 
-async def test_what_has_not_expired_is_left_alone(database: Database, store: Store) -> None:
+async def test_lease_that_has_not_expired_is_left_alone(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await given_lease(store)
 
@@ -114,7 +114,7 @@ async def test_what_has_not_expired_is_left_alone(database: Database, store: Sto
     assert len(database.rows("leases")) == 1
 
 
-async def test_no_more_leases_are_closed_than_asked_for(database: Database, store: Store) -> None:
+async def test_leases_are_closed_no_more_than_asked_for(database: Database, store: Store) -> None:
     given_due_deliveries(database, 3)
     leases = [await given_lease(store, limit=1, hold=n * S) for n in (3, 1, 2)]
     database.advance(HOLD)
@@ -126,7 +126,7 @@ async def test_no_more_leases_are_closed_than_asked_for(database: Database, stor
     assert {each.report.lease_id for each in second} == {leases[0].id}
 
 
-async def test_when_the_decision_fails_nothing_has_changed(database: Database, store: Store) -> None:
+async def test_lease_expiry_changes_nothing_when_the_decision_fails(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2)
     await given_lease(store)
     database.advance(HOLD + S)
@@ -143,7 +143,7 @@ async def test_when_the_decision_fails_nothing_has_changed(database: Database, s
     assert len(await expire(store)) == 2
 
 
-async def test_what_must_be_held_is_dead_lettered_when_its_lease_expires(database: Database, store: Store) -> None:
+async def test_delivery_to_be_held_is_dead_lettered_when_its_lease_expires(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     await given_lease(store)
     database.advance(HOLD + S)
@@ -186,7 +186,7 @@ async def test_expiry_tells_decide_all_it_needs(database: Database, store: Store
     assert 3400 < claim.seconds_left < 3600 - HOLD.total_seconds() + 1
 
 
-async def test_two_keepers_close_each_attempt_once(database: Database, store: Store) -> None:
+async def test_lease_keepers_close_each_attempt_once(database: Database, store: Store) -> None:
     other = await database.open()
     given_due_deliveries(database, 6)
     for _ in range(6):
@@ -201,7 +201,7 @@ async def test_two_keepers_close_each_attempt_once(database: Database, store: St
     assert [row["attempt_count"] for row in database.rows("deliveries")] == [1] * 6
 
 
-async def test_a_worker_says_that_it_lives_and_works_and_goes(database: Database, store: Store) -> None:
+async def test_worker_says_that_it_lives_and_works_and_goes(database: Database, store: Store) -> None:
     worker_id = await store.register("host-1", "0.1", 100)
     [new] = (await store.status()).workers
 
@@ -219,11 +219,11 @@ async def test_a_worker_says_that_it_lives_and_works_and_goes(database: Database
     assert database.one("select count(*) from sendonce_workers where stopped_at is not null") == 1
 
 
-async def test_each_worker_has_an_id_of_its_own(store: Store) -> None:
+async def test_worker_has_an_id_of_its_own(store: Store) -> None:
     assert await store.register("a", "0.1", 1) != await store.register("a", "0.1", 1)
 
 
-async def test_the_eldest_live_worker_that_listens_is_the_one_to_speak_for_the_database(
+async def test_eldest_live_worker_that_listens_is_the_one_to_speak_for_the_database(
     database: Database, store: Store
 ) -> None:
     silent = await store.register("a", "0.1", 1)

@@ -35,7 +35,7 @@ from tests.given import (
 )
 from tests.store.bulkwork import begun, finish
 from tests.store.databases import Database
-from tests.store.test_room_races import at_once
+from tests.store.test_parked_queue_races import at_once
 
 WAIT = timedelta(minutes=5)
 
@@ -69,7 +69,7 @@ async def given_marked_loss(database: Database, store: Store) -> Witness:
     return witness
 
 
-async def test_a_worker_goes_on_where_the_newest_claim_it_has_seen_is_there(database: Database, store: Store) -> None:
+async def test_worker_goes_on_where_the_newest_claim_it_has_seen_is_there(database: Database, store: Store) -> None:
     fence = Fence(witness=await given_claim(database, store))
     given_due_delivery(database)
 
@@ -82,7 +82,7 @@ async def test_a_worker_goes_on_where_the_newest_claim_it_has_seen_is_there(data
 
 @pytest.mark.parametrize("part", ["delivery_id", "attempt", "lease_id"])
 @pytest.mark.parametrize("probes", [{}, {"place:null": 0.0}], ids=["room", "probe"])
-async def test_nothing_is_claimed_where_the_newest_claim_is_missing(
+async def test_claims_stop_where_the_newest_claim_is_missing(
     database: Database, store: Store, part: str, probes: dict[str, float]
 ) -> None:
     witness = await given_claim(database, store)
@@ -117,7 +117,7 @@ async def test_nothing_is_claimed_where_the_newest_claim_is_missing(
         ("production", None, Refusal.OTHER_INSTANCE),
     ],
 )
-async def test_a_database_of_another_name_is_not_claimed_from(
+async def test_database_of_another_name_is_not_claimed_from(
     database: Database, store: Store, name: str | None, ours: str | None, refused: Refusal | None
 ) -> None:
     given_due_delivery(database)
@@ -131,7 +131,7 @@ async def test_a_database_of_another_name_is_not_claimed_from(
     assert (started.lease is None) is (refused is not None)
 
 
-async def test_a_name_can_be_changed_and_taken_away_and_is_in_the_log(database: Database, store: Store) -> None:
+async def test_name_can_be_changed_and_taken_away_and_is_in_the_log(database: Database, store: Store) -> None:
     for name in ("production", "staging", None):
         await store.name_instance(name, operator="ada", reason=None)
         assert await store.instance() == name
@@ -140,7 +140,7 @@ async def test_a_name_can_be_changed_and_taken_away_and_is_in_the_log(database: 
     assert logged == [("instance", "production"), ("instance", "staging"), ("instance", "unnamed")]
 
 
-async def test_nothing_is_claimed_by_anybody_until_what_is_open_is_in_doubt(database: Database, store: Store) -> None:
+async def test_claims_wait_until_what_is_open_is_in_doubt_after_a_loss(database: Database, store: Store) -> None:
     witness = lost(await given_claim(database, store))
     given_due_deliveries(database, 3)
 
@@ -164,7 +164,7 @@ async def test_nothing_is_claimed_by_anybody_until_what_is_open_is_in_doubt(data
     assert [claim.in_doubt for claim in (await given_lease(store)).claims] == [True] * 3
 
 
-async def test_what_is_recorded_after_that_is_sent_without_asking(database: Database, store: Store) -> None:
+async def test_event_recorded_after_a_loss_is_sent_without_asking(database: Database, store: Store) -> None:
     await given_marked_loss(database, store)
 
     new = given_due_delivery(database)
@@ -205,7 +205,7 @@ async def waits(store: Store, ids: list[int], since: datetime) -> list[float]:
     return [round((not_before - since).total_seconds(), 1) for not_before, _ in moments if not_before]
 
 
-async def test_a_loss_leaves_each_alone_for_as_long_as_its_own_subscription_says(
+async def test_loss_leaves_each_alone_for_as_long_as_its_own_subscription_says(
     database: Database, store: Store
 ) -> None:
     witness = lost(await given_claim(database, store))
@@ -225,9 +225,7 @@ async def test_a_loss_leaves_each_alone_for_as_long_as_its_own_subscription_says
     assert due == {each for each, (_, wait) in zip(ids, OWN_WAITS, strict=False) if wait == WAIT} | {ids[-1]}
 
 
-async def test_whoever_says_how_long_is_obeyed_and_who_does_not_leaves_it_to_the_subscription(
-    database: Database, store: Store
-) -> None:
+async def test_wait_after_a_loss_is_what_the_person_or_the_subscription_says(database: Database, store: Store) -> None:
     own = await given_for_subscription(database, store, '{"doubt_wait": "2h"}')
 
     async for _ in open_in_doubt(store, operator="ada", reason="restored", wait=timedelta(minutes=1)):
@@ -241,7 +239,7 @@ async def test_whoever_says_how_long_is_obeyed_and_who_does_not_leaves_it_to_the
     assert 7000 < left <= 7200
 
 
-async def test_a_loss_is_noticed_once_for_all_workers(database: Database, store: Store) -> None:
+async def test_loss_is_noticed_once_for_all_workers(database: Database, store: Store) -> None:
     witness = await given_marked_loss(database, store)
 
     again = await store.notice_loss(witness, wait=WAIT, noticed_by="host:8")
@@ -258,7 +256,7 @@ async def test_a_loss_is_noticed_once_for_all_workers(database: Database, store:
     assert (another.id > again.id, another.noticed_by) == (True, "host:8")
 
 
-async def test_a_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Database, store: Store) -> None:
+async def test_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Database, store: Store) -> None:
     """What was recorded since the first, or was asked about for it, may have been sent and be forgotten again."""
     await given_marked_loss(database, store)
     first = (await store.status()).loss
@@ -280,7 +278,7 @@ async def test_a_loss_that_is_not_settled_is_begun_anew_by_the_next(database: Da
 
 
 @pytest.mark.parametrize("waits", [(60 * WAIT, WAIT), (WAIT, 60 * WAIT)], ids=["first", "second"])
-async def test_a_loss_that_is_begun_anew_leaves_each_alone_for_the_longest_of_its_waits(
+async def test_loss_that_is_begun_anew_leaves_each_alone_for_the_longest_of_its_waits(
     database: Database, store: Store, waits: tuple[timedelta, timedelta]
 ) -> None:
     """Who has noticed it first may have been told to wait for longer."""
@@ -299,7 +297,7 @@ async def test_a_loss_that_is_begun_anew_leaves_each_alone_for_the_longest_of_it
     assert until - database.now() > 59 * WAIT
 
 
-async def test_of_several_who_find_the_next_loss_at_once_one_has_noticed_it(database: Database, store: Store) -> None:
+async def test_loss_found_by_several_at_once_is_noticed_once(database: Database, store: Store) -> None:
     """Else each of them would begin the marking anew, and tell it as its own."""
     await given_marked_loss(database, store)
     witness = lost(await given_claim(database, store))
@@ -319,7 +317,7 @@ async def given_due_after_being_asked(store: Store) -> list[int]:
     return [claim.delivery_id for claim in lease.claims]
 
 
-async def test_a_beat_says_which_claim_is_the_newest_of_all_workers(database: Database, store: Store) -> None:
+async def test_heartbeat_says_which_claim_is_the_newest_of_all_workers(database: Database, store: Store) -> None:
     older, newer = await given_claim(database, store), await given_claim(database, store)
     here = await store.register("host:1", "1", 10)
     there = await store.register("host:2", "1", 10)
@@ -333,7 +331,7 @@ async def test_a_beat_says_which_claim_is_the_newest_of_all_workers(database: Da
     assert await store.beat(here, progressed=False) == newer  # what the database does not have is no witness
 
 
-async def test_what_retention_took_away_is_not_lost(database: Database, store: Store) -> None:
+async def test_row_that_retention_removed_is_not_lost(database: Database, store: Store) -> None:
     witness = await given_claim(database, store)
     database.execute("update sendonce_events set history_gone_at = created_at")
 
@@ -346,7 +344,7 @@ async def test_what_retention_took_away_is_not_lost(database: Database, store: S
     assert await store.notice_loss(young, wait=WAIT, noticed_by="host:7") is not None
 
 
-async def test_what_retention_took_away_with_its_key_is_not_lost(database: Database, store: Store) -> None:
+async def test_row_that_retention_removed_with_its_key_is_not_lost(database: Database, store: Store) -> None:
     """A worker that has had nothing to do for longer than keys are kept."""
     witness = await given_claim(database, store)
     for table in ("attempts", "deliveries", "events"):
@@ -360,7 +358,7 @@ async def test_what_retention_took_away_with_its_key_is_not_lost(database: Datab
     assert await store.notice_loss(witness, wait=WAIT, noticed_by="host:7") is not None
 
 
-async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, store: Store) -> None:
+async def test_loss_ends_by_itself_when_all_was_asked(database: Database, store: Store) -> None:
     await given_marked_loss(database, store)
     assert await store.end_loss() is None
     database.advance(WAIT + timedelta(seconds=1))
@@ -384,7 +382,7 @@ async def test_a_loss_ends_by_itself_when_all_was_asked(database: Database, stor
     assert await store.end_loss() is None
 
 
-async def test_what_was_in_doubt_before_a_loss_does_not_keep_it_open(database: Database, store: Store) -> None:
+async def test_doubt_from_before_a_loss_does_not_keep_it_open(database: Database, store: Store) -> None:
     own = given_due_delivery(database)
     lease = await given_lease(store)
     await settle_with(
@@ -403,7 +401,7 @@ async def test_what_was_in_doubt_before_a_loss_does_not_keep_it_open(database: D
     assert row.in_doubt
 
 
-async def test_where_a_person_knows_that_nothing_was_lost_it_is_sent_at_once(database: Database, store: Store) -> None:
+async def test_loss_denied_by_a_person_sends_at_once(database: Database, store: Store) -> None:
     own = given_due_delivery(database)
     lease = await given_lease(store)
     [doubtful] = decided([report(lease, Unknown("timeout"))], replace(POLICY, doubt_wait=timedelta(hours=2)))
@@ -441,7 +439,7 @@ async def test_doubt_of_its_own_outlives_a_loss_that_was_none(
     assert [row.in_doubt for row in rows if row] == [True] * 3
 
 
-async def test_what_a_person_has_put_in_doubt_stays_so_when_a_loss_was_none(database: Database, store: Store) -> None:
+async def test_doubt_by_a_person_stays_when_a_loss_was_none(database: Database, store: Store) -> None:
     """Whoever restored a backup knows more than the worker that noticed it."""
     await given_marked_loss(database, store)
     await store.doubt(0, 100, wait=timedelta(hours=2))
@@ -452,7 +450,7 @@ async def test_what_a_person_has_put_in_doubt_stays_so_when_a_loss_was_none(data
     assert (await store.start(WORKER, 10, HOLD)).lease is None
 
 
-async def test_what_is_sent_under_a_lease_that_is_gone_is_taken_over(database: Database, store: Store) -> None:
+async def test_attempt_under_a_lease_that_is_gone_is_taken_over(database: Database, store: Store) -> None:
     flying = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
     orphan = given_due_delivery(database)
     lease = await given_lease(store)
@@ -471,7 +469,7 @@ async def test_what_is_sent_under_a_lease_that_is_gone_is_taken_over(database: D
     assert await settle_with(store, lease, Delivered("n-1")) == [Verdict.LATE]
 
 
-async def test_a_lease_under_which_something_is_being_sent_is_not_released(database: Database, store: Store) -> None:
+async def test_lease_under_which_something_is_being_sent_is_not_released(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2)
     lease = await given_lease(store)
     await store.settle(decided([report(lease, Delivered("n-1"))]))
@@ -496,7 +494,7 @@ async def test_a_lease_under_which_something_is_being_sent_is_not_released(datab
     ],
     ids=lambda other: next(iter(other)),
 )
-async def test_a_late_answer_proves_what_it_was_sent_for_and_no_stranger_that_has_its_number(
+async def test_late_answer_proves_no_stranger_that_has_its_number(
     database: Database, store: Store, other: dict[str, Any]
 ) -> None:
     """After lost commits a row's number is given to another one; the answer of the life before must not complete it."""
@@ -539,9 +537,7 @@ async def given_doubt(database: Database, store: Store) -> None:
     assert not [each async for each in open_in_doubt(store, operator="ada", reason="restored") if each.changed]
 
 
-async def test_what_was_given_up_before_a_loss_is_asked_about_before_it_is_sent_again(
-    database: Database, store: Store
-) -> None:
+async def test_dead_letter_from_before_a_loss_is_asked_about_before_a_resend(database: Database, store: Store) -> None:
     """A person may have requeued it in the time that is lost, and it was sent."""
     given_up = [await given_dead_letter(database, store) for _ in range(3)]
     loss = await given_loss(database, store)
@@ -564,7 +560,7 @@ async def test_what_was_given_up_before_a_loss_is_asked_about_before_it_is_sent_
 
 
 @pytest.mark.parametrize("said", [given_loss, given_doubt], ids=["noticed", "said"])
-async def test_to_send_again_what_was_given_up_before_a_loss_takes_a_decision(
+async def test_dead_letter_from_before_a_loss_takes_a_decision_to_resend(
     database: Database, store: Store, said: Callable[[Database, Store], Awaitable[object]]
 ) -> None:
     old = await given_dead_letter(database, store)
@@ -600,7 +596,7 @@ async def test_to_send_again_what_was_given_up_before_a_loss_takes_a_decision(
 
 
 @pytest.mark.parametrize("said", [given_loss, given_doubt], ids=["noticed", "said"])
-async def test_what_is_given_up_after_a_loss_is_sent_again_as_always(
+async def test_dead_letter_from_after_a_loss_is_requeued_as_always(
     database: Database, store: Store, said: Callable[[Database, Store], Awaitable[object]]
 ) -> None:
     await said(database, store)
@@ -614,7 +610,7 @@ async def test_what_is_given_up_after_a_loss_is_sent_again_as_always(
     assert (letter.in_doubt, opened.may_repeat, row.in_doubt, row.if_unsure) == (False, False, False, None)
 
 
-async def test_it_takes_a_decision_whichever_of_several_times_it_was_given_up_before(
+async def test_dead_letter_from_before_a_loss_takes_a_decision_in_any_generation(
     database: Database, store: Store
 ) -> None:
     await given_doubt(database, store)
@@ -624,7 +620,7 @@ async def test_it_takes_a_decision_whichever_of_several_times_it_was_given_up_be
     assert [letter.in_doubt for letter in await store.dead_letters(Filter())] == [True]
 
 
-async def test_what_was_given_up_before_a_loss_that_was_none_is_sent_again_as_always(
+async def test_dead_letter_from_before_a_loss_that_was_none_is_requeued_as_always(
     database: Database, store: Store
 ) -> None:
     await given_dead_letter(database, store)
@@ -637,7 +633,7 @@ async def test_what_was_given_up_before_a_loss_that_was_none_is_sent_again_as_al
     assert (letter.in_doubt, opened.may_repeat) == (False, False)
 
 
-async def test_what_was_delivered_before_a_loss_is_replayed_without_asking(database: Database, store: Store) -> None:
+async def test_delivery_completed_before_a_loss_is_replayed_without_asking(database: Database, store: Store) -> None:
     """Asking would find what was delivered then, and nothing would be sent."""
     done = await given_delivery_in(database, store, DeliveryState.COMPLETED)
     await given_loss(database, store)

@@ -38,12 +38,12 @@ async def given_parked(database: Database, store: Store, to: str = HOOK) -> int:
     return delivery_id
 
 
-async def test_an_empty_database_has_nothing_open(store: Store) -> None:
+async def test_empty_database_has_nothing_open(store: Store) -> None:
     assert await store.open_channels() == ()
     assert (await store.status()).parked_by == ()
 
 
-async def test_what_is_parked_behind_a_breaker_is_open_though_nothing_is_due(database: Database, store: Store) -> None:
+async def test_channel_is_open_with_work_parked_behind_a_breaker(database: Database, store: Store) -> None:
     await given_parked(database, store)
     given_due_delivery(database, to="mailto:ada@example.com")
     await settle_with(store, await given_lease(store), Delivered())
@@ -60,7 +60,7 @@ async def test_what_is_parked_behind_a_breaker_is_open_though_nothing_is_due(dat
     assert (await store.readings(HOUR)).channels == (row,)
 
 
-async def test_what_waits_for_a_retry_is_on_its_way_since_its_first_attempt(database: Database, store: Store) -> None:
+async def test_retry_is_on_its_way_since_its_first_attempt(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await settle_with(store, await given_lease(store), Failed("no"), SLOW)
     let_pass(database, 61 * MINUTE)
@@ -76,7 +76,7 @@ async def test_what_waits_for_a_retry_is_on_its_way_since_its_first_attempt(data
     assert 122 * MINUTE <= await age_of(database, store, "null") < 123 * MINUTE
 
 
-async def test_what_was_recorded_for_later_is_not_old_when_its_time_comes(database: Database, store: Store) -> None:
+async def test_scheduled_delivery_is_not_old_when_its_time_comes(database: Database, store: Store) -> None:
     given_due_delivery(database, to=HOOK, deliver_at=later(database, timedelta(days=30)))
     assert await store.open_channels() == ()
     await store.trip(f"destination:{HOOK}", pause=MINUTE, code=None)
@@ -89,7 +89,9 @@ async def test_what_was_recorded_for_later_is_not_old_when_its_time_comes(databa
 
 
 @pytest.mark.parametrize(("scope", "value"), [("channel", "https"), ("destination", HOOK), ("tenant", "acme")])
-async def test_what_a_person_has_stopped_is_left_out(database: Database, store: Store, scope: str, value: str) -> None:
+async def test_open_channels_leave_out_what_is_stopped(
+    database: Database, store: Store, scope: str, value: str
+) -> None:
     await store.stop(scope, value, operator="ada", reason=None)
     given_due_delivery(database, to=HOOK, tenant="acme")
     await store.start(1, 10, MINUTE)
@@ -99,9 +101,7 @@ async def test_what_a_person_has_stopped_is_left_out(database: Database, store: 
     assert (await store.status()).parked_by == (("stop", 1),)
 
 
-async def test_what_a_person_has_paused_is_left_out_and_a_subscription_has_its_destinations_channel(
-    database: Database, store: Store
-) -> None:
+async def test_open_channels_leave_out_what_is_paused(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
     )
@@ -118,7 +118,7 @@ async def test_what_a_person_has_paused_is_left_out_and_a_subscription_has_its_d
     assert (await store.status()).parked == 2
 
 
-async def test_where_all_that_waits_is_paused_nothing_is_open(database: Database, store: Store) -> None:
+async def test_open_channels_are_none_where_all_is_paused(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
     )
@@ -131,7 +131,7 @@ async def test_where_all_that_waits_is_paused_nothing_is_open(database: Database
     assert await store.open_channels() == ()
 
 
-async def test_a_breaker_that_lets_something_out_is_not_open(database: Database, store: Store) -> None:
+async def test_breaker_that_lets_something_out_is_not_open(database: Database, store: Store) -> None:
     await given_parked(database, store)
 
     database.advance(MINUTE)
@@ -142,13 +142,13 @@ async def test_a_breaker_that_lets_something_out_is_not_open(database: Database,
 
 
 @pytest.mark.parametrize("room", ["destination:subscription:none", "destination:subscription:99999999999999999999"])
-async def test_a_breaker_of_an_odd_name_harms_nothing(store: Store, room: str) -> None:
+async def test_breaker_of_an_odd_name_harms_nothing(store: Store, room: str) -> None:
     await store.trip(room, pause=MINUTE, code=None)
 
     assert [row.breakers for row in await store.open_channels()] == [1]
 
 
-async def test_what_no_worker_serves_is_open_and_waits_for_a_channel(database: Database, store: Store) -> None:
+async def test_open_channels_name_what_no_worker_serves(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, to="sms:1")
     database.execute(
         "update sendonce_deliveries set next_attempt_at = null, parked_on = ? where id = ?", "channel:sms", delivery_id

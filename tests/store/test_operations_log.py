@@ -90,7 +90,7 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
     }
 
 
-async def test_every_action_of_a_person_is_in_the_log(database: Database, store: Store) -> None:
+async def test_action_of_a_person_is_in_the_log(database: Database, store: Store) -> None:
     before = database.now() - timedelta(seconds=5)
     noting = Noting(store)
     acting = cast(Store, noting)

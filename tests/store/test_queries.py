@@ -66,7 +66,7 @@ def is_put_together(node: ast.AST) -> bool:
     return False
 
 
-def test_both_databases_define_the_same_queries() -> None:
+def test_queries_are_the_same_for_both_databases() -> None:
     postgres, sqlite = (set(load(package)) for package in PACKAGES)
 
     assert postgres - sqlite == SPLIT_ON_SQLITE.keys() | ONLY_POSTGRES
@@ -74,12 +74,12 @@ def test_both_databases_define_the_same_queries() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_query_has_a_place_for_formatting(package: str) -> None:
+def test_queries_have_no_place_for_formatting(package: str) -> None:
     for name, sql in load(package).items():
         assert not re.search(r"%s|%\(|\{\w*\}|\?", sql), name
 
 
-def test_no_query_is_put_together_in_the_program() -> None:
+def test_queries_are_never_put_together_in_the_program() -> None:
     for path in sources():
         found = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if is_put_together(node)]
         assert [node.lineno for node in found if isinstance(node, ast.expr)] == [], path.name
@@ -88,5 +88,5 @@ def test_no_query_is_put_together_in_the_program() -> None:
 @pytest.mark.parametrize(
     "code", ['f"select id from {x}"', '"delete from a where id = %s" % x', '"select " "a" + x', '"update {}".format(x)']
 )
-def test_this_check_finds_what_it_is_for(code: str) -> None:
+def test_check_for_formatted_queries_finds_one(code: str) -> None:
     assert any(is_put_together(node) for node in ast.walk(ast.parse(code)))

@@ -104,7 +104,7 @@ async def test_W16_two_people_who_requeue_at_once_open_one_generation(database: 
     assert database.one("select count(*) from sendonce_deliveries where generation > 1") == 0
 
 
-async def test_a_cancel_racing_a_claim_has_one_winner(database: Database, store: Store) -> None:
+async def test_cancel_racing_a_claim_has_one_winner(database: Database, store: Store) -> None:
     person = await database.open()
     for _ in range(ROUNDS):
         ids = given_due_deliveries(database, 4)
@@ -120,7 +120,7 @@ async def test_a_cancel_racing_a_claim_has_one_winner(database: Database, store:
             await settle_with(store, started.lease, Delivered())
 
 
-async def test_an_expiry_racing_the_workers_own_result_decides_it_once(database: Database, store: Store) -> None:
+async def test_expiry_racing_the_workers_own_result_decides_it_once(database: Database, store: Store) -> None:
     keeper = await database.open()
     for _ in range(ROUNDS):
         ids = given_due_deliveries(database, 3)

@@ -60,7 +60,7 @@ SENT, REFUSED, FAILED = Delivered("n-1"), Refused("410"), Failed("503")
         (SENT, SENT, REFUSED, "succeeded", (2, 0, 0)),
     ],
 )
-async def test_R12_the_status_goes_by_the_required_recipients_only(
+async def test_R12_status_goes_by_the_required_recipients_only(
     database: Database,
     store: Store,
     ada: Outcome | None,
@@ -79,7 +79,7 @@ async def test_R12_the_status_goes_by_the_required_recipients_only(
     assert row.required == 2
 
 
-async def test_R12_a_state_shows_each_recipient_with_what_became_of_it(database: Database, store: Store) -> None:
+async def test_R12_state_shows_each_recipient_with_what_became_of_it(database: Database, store: Store) -> None:
     request_id = given_request(database, optional="null:eve", tenant="acme")
     await settle(store, {"null:ada": Delivered("n-1"), "null:bob": Refused("410"), "null:eve": Failed("503")})
 
@@ -98,7 +98,7 @@ async def test_R12_a_state_shows_each_recipient_with_what_became_of_it(database:
     assert bob.notified_at is eve.notified_at is None
 
 
-async def test_R15_a_requeue_is_what_the_status_goes_by_from_then_on(database: Database, store: Store) -> None:
+async def test_R15_requeue_is_what_the_status_goes_by_from_then_on(database: Database, store: Store) -> None:
     request_id = given_request(database)
     await settle(store, {"null:ada": Refused("410"), "null:bob": Delivered("n-2")})
     failed = await state_of(store, request_id)
@@ -115,7 +115,7 @@ async def test_R15_a_requeue_is_what_the_status_goes_by_from_then_on(database: D
     assert (await state_of(store, request_id)).recipients[0].notification_id == "n-3"
 
 
-async def test_R6_each_version_has_a_status_of_its_own(database: Database, store: Store) -> None:
+async def test_R6_version_has_a_status_of_its_own(database: Database, store: Store) -> None:
     first = given_request(database)
     await settle(store, {"null:ada": Delivered("n-1"), "null:bob": Delivered("n-2")})
     second = given_request(database, key="job-2", version=4, rerun=True)
@@ -124,7 +124,7 @@ async def test_R6_each_version_has_a_status_of_its_own(database: Database, store
     assert await status_of(store, second) is RequestStatus.IN_PROGRESS
 
 
-async def test_a_corrected_recipient_is_followed(database: Database, store: Store) -> None:
+async def test_corrected_recipient_is_followed(database: Database, store: Store) -> None:
     """What a correction leaves behind: a delivery of the same event, and the recipient's hash pointing to it."""
     new_hash = NEW_HASH[type(database).__name__]
     request_id = given_request(database, required="null:ada")

@@ -66,7 +66,7 @@ async def test_M13_payloads_go_first_and_the_rest_stays(database: Database, stor
     assert (await retain(store, Stage.PAYLOADS)).events == 0
 
 
-async def test_M13_the_key_of_a_blanked_event_is_still_recognised(database: Database, store: Store) -> None:
+async def test_M13_key_of_a_blanked_event_is_still_recognised(database: Database, store: Store) -> None:
     event_id = await given_history(database, store)
     await retain(store, Stage.PAYLOADS)
     await retain(store, Stage.HISTORY)
@@ -148,7 +148,7 @@ async def test_M13_age_counts_from_the_last_end_of_an_events_deliveries(
     assert await store.payload(young) is not None
 
 
-async def test_M13_a_dead_letter_that_was_just_decided_is_young(database: Database, store: Store) -> None:
+async def test_M13_dead_letter_that_was_just_decided_is_young(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
     backdate(database, 40 * DAY)
     [letter] = await store.dead_letters(Filter())
@@ -158,7 +158,7 @@ async def test_M13_a_dead_letter_that_was_just_decided_is_young(database: Databa
     assert (await retain(store, Stage.KEYS)).events == 1
 
 
-async def test_M13_an_event_without_deliveries_goes_by_its_own_age(database: Database, store: Store) -> None:
+async def test_M13_event_without_deliveries_goes_by_its_own_age(database: Database, store: Store) -> None:
     given_event(database)
 
     assert (await retain(store, Stage.KEYS, DAY)).events == 0
@@ -167,7 +167,7 @@ async def test_M13_an_event_without_deliveries_goes_by_its_own_age(database: Dat
     assert database.rows("events") == []
 
 
-async def test_M13_a_request_keeps_its_history_until_its_key_goes(database: Database, store: Store) -> None:
+async def test_M13_request_keeps_its_history_until_its_key_goes(database: Database, store: Store) -> None:
     with database.connection() as connection:
         Outbox().request(
             connection, "review.done", {"n": 1}, key="r-1", subject="change 1", version=1, required="null:a"
@@ -182,7 +182,7 @@ async def test_M13_a_request_keeps_its_history_until_its_key_goes(database: Data
         assert database.execute(f"select 1 from sendonce_{table}") == []
 
 
-async def test_M13_a_step_is_bounded_by_events_and_by_deliveries(database: Database, store: Store) -> None:
+async def test_M13_step_is_bounded_by_events_and_by_deliveries(database: Database, store: Store) -> None:
     thin = [given_event(database, to="null:a") for _ in range(3)]
     fat = given_event(database, to=[f"null:{n}" for n in range(20)])
     last = given_event(database, to="null:a")
@@ -196,7 +196,7 @@ async def test_M13_a_step_is_bounded_by_events_and_by_deliveries(database: Datab
     assert steps == [Step(thin[1], 2, 2), Step(thin[2], 1, 1), Step(fat, 1, 20), Step(last, 1, 1), Step(None)]
 
 
-async def test_M13_a_walk_ends_where_events_are_too_young(database: Database, store: Store) -> None:
+async def test_M13_walk_ends_where_events_are_too_young(database: Database, store: Store) -> None:
     old, young, odd = (given_event(database) for _ in range(3))
     backdate(database, 40 * DAY, old, odd)
 
@@ -205,7 +205,7 @@ async def test_M13_a_walk_ends_where_events_are_too_young(database: Database, st
     assert [row["id"] for row in database.rows("events")] == [young, odd]
 
 
-async def test_what_was_never_counted_as_delivered_is_not_counted_as_removed(database: Database, store: Store) -> None:
+async def test_removal_counts_only_what_was_counted_as_delivered(database: Database, store: Store) -> None:
     """What a person has attested was not delivered by a worker; the tally that is checked goes by what was."""
     given_due_delivery(database)
     await settle_with(store, await given_lease(store), Refused("410"))
@@ -224,7 +224,7 @@ async def test_what_was_never_counted_as_delivered_is_not_counted_as_removed(dat
     assert (counted["dead_lettered"], counted["removed_dead_lettered"]) == (1, 1)
 
 
-async def test_a_count_removes_nothing(database: Database, store: Store) -> None:
+async def test_count_removes_nothing(database: Database, store: Store) -> None:
     await given_history(database, store)
     before = {table: database.rows(table) for table in TABLES}
 
@@ -234,7 +234,7 @@ async def test_a_count_removes_nothing(database: Database, store: Store) -> None
     assert {table: database.rows(table) for table in TABLES} == before
 
 
-async def test_what_cannot_be_archived_stays(database: Database, store: Store) -> None:
+async def test_event_that_cannot_be_archived_stays(database: Database, store: Store) -> None:
     await given_history(database, store)
     before = {table: database.rows(table) for table in TABLES}
 
@@ -248,7 +248,7 @@ async def test_what_cannot_be_archived_stays(database: Database, store: Store) -
     assert {table: database.rows(table) for table in TABLES} == before
 
 
-async def test_M13_an_archive_holds_everything_before_it_goes(database: Database, store: Store) -> None:
+async def test_M13_archive_holds_everything_before_it_goes(database: Database, store: Store) -> None:
     event_id = await given_history(database, store)
     kept: list[Mapping[str, Any]] = []
 
@@ -267,7 +267,7 @@ async def test_M13_an_archive_holds_everything_before_it_goes(database: Database
     assert (again["attempts"][0]["notification_id"], again["has_content"], sent["has_content"]) == ("n-2", False, True)
 
 
-async def test_what_has_lost_its_content_is_not_opened_again(database: Database, store: Store) -> None:
+async def test_delivery_without_content_is_not_opened_again(database: Database, store: Store) -> None:
     for to in ("null:a", LETTER):
         given_event(database, to=to)
     await settle_with(store, await given_lease(store), Delivered("n"))
@@ -300,7 +300,7 @@ async def take(store: Store, turn: Turn, whole: timedelta = DAY) -> int | None:
     return await store.take_turn(Stage.KEYS, turn, whole=whole)
 
 
-async def test_one_worker_at_a_time_has_the_turn(database: Database, store: Store) -> None:
+async def test_retention_is_one_workers_turn_at_a_time(database: Database, store: Store) -> None:
     assert await take(store, TURN) == 0
     assert await take(store, OTHER) is None
     assert await store.take_turn(REST, OTHER, whole=DAY) == 0
@@ -312,7 +312,7 @@ async def test_one_worker_at_a_time_has_the_turn(database: Database, store: Stor
     assert await take(store, OTHER) == 0
 
 
-async def test_the_turn_of_a_dead_worker_goes_on_where_it_was(database: Database, store: Store) -> None:
+async def test_turn_of_a_dead_worker_goes_on_where_it_was(database: Database, store: Store) -> None:
     events = [given_event(database) for _ in range(3)]
     assert await take(store, TURN) == 0
     assert (await store.retain(Stage.KEYS, 0, limit=2, age=NOW, turn=TURN)).last_id == events[1]
@@ -324,7 +324,7 @@ async def test_the_turn_of_a_dead_worker_goes_on_where_it_was(database: Database
     assert [row["id"] for row in database.rows("events")] == [events[2]]
 
 
-async def test_once_a_day_a_pass_begins_at_the_first_event(database: Database, store: Store) -> None:
+async def test_retention_begins_at_the_first_event_once_a_day(database: Database, store: Store) -> None:
     given_event(database)
     await take(store, TURN)
     await store.retain(Stage.KEYS, 0, limit=2, age=NOW, turn=TURN)
@@ -341,7 +341,7 @@ async def reached(store: Store) -> dict[str, Reached]:
     return {each.part: each for each in await store.retention_reached()}
 
 
-async def test_how_far_retention_is_behind(database: Database, store: Store) -> None:
+async def test_retention_says_how_far_it_is_behind(database: Database, store: Store) -> None:
     begun_earlier(database, 5 * DAY)
     backdate(database, 3 * DAY, given_event(database))
     given_event(database)
@@ -362,13 +362,13 @@ async def test_how_far_retention_is_behind(database: Database, store: Store) -> 
     assert await late(Stage.KEYS) >= timedelta(days=2.5)
 
 
-async def test_where_nothing_is_left_retention_is_not_behind(database: Database, store: Store) -> None:
+async def test_retention_with_nothing_left_is_not_behind(database: Database, store: Store) -> None:
     database.advance(3 * DAY)
 
     assert [each.behind(database.now(), NOW) for each in await store.retention_reached()] == [timedelta(0)] * 3
 
 
-async def test_what_a_person_has_pruned_is_not_behind(database: Database, store: Store) -> None:
+async def test_retention_is_not_behind_after_a_prune(database: Database, store: Store) -> None:
     begun_earlier(database, 5 * DAY)
     backdate(database, 3 * DAY, given_event(database))
     given_event(database)
@@ -381,7 +381,7 @@ async def test_what_a_person_has_pruned_is_not_behind(database: Database, store:
     assert (await reached(store))["payloads"].behind(database.now(), DAY) == timedelta(0)
 
 
-async def test_a_pass_that_is_going_on_is_not_moved_by_hand(database: Database, store: Store) -> None:
+async def test_pass_that_is_going_on_is_not_moved_by_hand(database: Database, store: Store) -> None:
     given_event(database)
     await take(store, TURN)
 
@@ -391,7 +391,7 @@ async def test_a_pass_that_is_going_on_is_not_moved_by_hand(database: Database, 
     assert await take(store, TURN) == 0
 
 
-async def test_old_workers_operations_and_ended_secrets_are_dropped(database: Database, store: Store) -> None:
+async def test_retention_drops_old_workers_operations_and_ended_secrets(database: Database, store: Store) -> None:
     worker_id = await store.register("host:1", "1.0", 10)
     subscription_id = await store.add_subscription(
         tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada",
@@ -409,7 +409,7 @@ async def test_old_workers_operations_and_ended_secrets_are_dropped(database: Da
     assert len(await store.kept_secrets(subscription_id)) == 1
 
 
-async def test_an_operation_is_as_old_as_its_end(database: Database, store: Store) -> None:
+async def test_operation_is_as_old_as_its_end(database: Database, store: Store) -> None:
     """One that is still at work, and one that has just ended, are young whenever they were begun."""
     at_work, ended = await begun(store, CANCEL), await begun(store, CANCEL)
     with without_rules(database) as connection:
@@ -424,7 +424,7 @@ async def test_an_operation_is_as_old_as_its_end(database: Database, store: Stor
 
 
 @pytest.mark.parametrize("state", [DeliveryState.IN_PROGRESS, DeliveryState.PENDING_RETRY])
-async def test_the_database_keeps_what_belongs_to_an_open_delivery(
+async def test_database_keeps_what_belongs_to_an_open_delivery(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     await given_delivery_in(database, store, state)
@@ -438,7 +438,7 @@ async def test_the_database_keeps_what_belongs_to_an_open_delivery(
         database.execute("delete from sendonce_events")
 
 
-async def test_the_database_keeps_an_open_dead_letter(database: Database, store: Store) -> None:
+async def test_database_keeps_an_open_dead_letter(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
 
     with pytest.raises(REFUSED, match="open_dead_letters_stay"):

@@ -73,7 +73,7 @@ def moving(to: DeliveryState) -> str:
 
 
 @pytest.mark.parametrize(("old", "new"), [pair for pair in MOVES if pair[1] not in ALLOWED[pair[0]]])
-async def test_W5_every_move_that_is_not_drawn_is_refused(
+async def test_W5_move_that_is_not_drawn_is_refused(
     database: Database, store: Store, old: DeliveryState, new: DeliveryState
 ) -> None:
     await given_delivery_in(database, store, old)
@@ -86,7 +86,7 @@ async def test_W5_every_move_that_is_not_drawn_is_refused(
 
 
 @pytest.mark.parametrize(("old", "new"), [pair for pair in MOVES if pair[1] in ALLOWED[pair[0]]])
-async def test_W5_every_move_that_is_drawn_is_possible(
+async def test_W5_move_that_is_drawn_is_possible(
     database: Database, store: Store, old: DeliveryState, new: DeliveryState
 ) -> None:
     await given_delivery_in(database, store, old)
@@ -105,7 +105,7 @@ BETWEEN = [(old, new) for old, new in MOVES if new in ALLOWED[old] and DeliveryS
 
 
 @pytest.mark.parametrize(("old", "new"), BETWEEN)
-async def test_W5_a_delivery_is_in_progress_exactly_as_long_as_it_has_an_open_attempt(
+async def test_W5_delivery_is_in_progress_exactly_as_long_as_it_has_an_open_attempt(
     database: Database, store: Store, old: DeliveryState, new: DeliveryState
 ) -> None:
     await given_delivery_in(database, store, old)
@@ -132,7 +132,7 @@ async def test_W8_what_has_ended_gets_no_other_attempt(
 
 
 @pytest.mark.parametrize("state", FINAL)
-async def test_W15_a_finished_delivery_refuses_any_update_of_any_column(
+async def test_W15_finished_delivery_refuses_any_update_of_any_column(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     delivery_id = await given_delivery_in(database, store, state)
@@ -166,21 +166,21 @@ CHANGING = {
 
 
 @pytest.mark.parametrize("column", OTHER)
-async def test_an_open_delivery_keeps_its_identity_and_its_count(database: Database, store: Store, column: str) -> None:
+async def test_open_delivery_keeps_its_identity_and_its_count(database: Database, store: Store, column: str) -> None:
     await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
 
     with pytest.raises((*REFUSED, psycopg.errors.GeneratedAlways), match=r"keep_their_identity|can only be updated"):
         database.execute(f"update sendonce_deliveries set {column} = {other(database, OTHER[column])}")
 
 
-async def test_every_column_of_a_delivery_is_kept_or_said_to_change(database: Database, store: Store) -> None:
+async def test_column_of_a_delivery_is_kept_or_said_to_change(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.PENDING)
 
     assert OTHER.keys() | CHANGING == database.rows("deliveries")[0].keys()
 
 
 @pytest.mark.parametrize("subscription_id", ["null", "2"])
-async def test_W2_the_delivery_of_a_subscription_stays_its_own(
+async def test_W2_delivery_of_a_subscription_stays_its_own(
     database: Database, store: Store, subscription_id: str
 ) -> None:
     await store.add_subscription(
@@ -206,7 +206,7 @@ SECOND_ONES = [
 
 
 @pytest.mark.parametrize("changed", SECOND_ONES)
-async def test_W2_R7_an_event_gets_one_delivery_for_each_place_whatever_its_hash_says(
+async def test_W2_R7_event_gets_one_delivery_for_each_place_whatever_its_hash_says(
     database: Database, store: Store, changed: dict[str, str]
 ) -> None:
     """Nothing but the hash of its destination stands for that in the unique key."""
@@ -221,7 +221,7 @@ async def test_W2_R7_an_event_gets_one_delivery_for_each_place_whatever_its_hash
     assert len(database.rows("deliveries")) == 1
 
 
-async def test_W2_a_named_destination_is_recorded_once_whatever_its_hash_says(database: Database, store: Store) -> None:
+async def test_W2_named_destination_is_recorded_once_whatever_its_hash_says(database: Database, store: Store) -> None:
     given_due_delivery(database)
 
     with pytest.raises(REFUSED):
@@ -229,9 +229,7 @@ async def test_W2_a_named_destination_is_recorded_once_whatever_its_hash_says(da
 
 
 @pytest.mark.parametrize("to", ["null:a", "null:é", "null:" + "a" * 200, "https://example.com/%7Euser?q=%C3%A9"])
-async def test_W2_the_hash_of_a_destination_is_the_same_here_and_there(
-    database: Database, store: Store, to: str
-) -> None:
+async def test_W2_hash_of_a_destination_is_the_same_here_and_there(database: Database, store: Store, to: str) -> None:
     """What we record is not refused, whatever it is spelled with."""
     delivery_id = given_due_delivery(database, to=to)
 
@@ -247,7 +245,7 @@ OTHER_OPEN_ATTEMPT = {
 
 
 @pytest.mark.parametrize("column", OTHER_OPEN_ATTEMPT)
-async def test_W8_an_open_attempt_keeps_its_identity(database: Database, store: Store, column: str) -> None:
+async def test_W8_open_attempt_keeps_its_identity(database: Database, store: Store, column: str) -> None:
     await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
 
     with pytest.raises(REFUSED, match="open_attempts_keep_their_identity"):
@@ -258,7 +256,7 @@ OPEN = [state for state in DeliveryState if not state.is_final]
 
 
 @pytest.mark.parametrize("state", OPEN)
-async def test_R10_an_id_that_nobody_has_asked_about_comes_with_doubt(
+async def test_R10_id_that_nobody_has_asked_about_comes_with_doubt(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     await given_delivery_in(database, store, state)
@@ -270,7 +268,7 @@ async def test_R10_an_id_that_nobody_has_asked_about_comes_with_doubt(
     assert database.one("select notification_id from sendonce_deliveries") == "n-7"
 
 
-async def test_R10_a_generation_that_begins_with_an_id_begins_in_doubt(database: Database, store: Store) -> None:
+async def test_R10_generation_that_begins_with_an_id_begins_in_doubt(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.COMPLETED)
     begun = (
         "insert into sendonce_deliveries (event_id, destination, destination_hash, generation, created_at, updated_at,"
@@ -296,7 +294,7 @@ async def test_R10_doubt_is_cleared_by_the_result_of_an_attempt_and_proof_stays(
 
 
 @pytest.mark.parametrize("state", [state for state in DeliveryState if not state.is_final])
-async def test_an_open_delivery_cannot_be_deleted(database: Database, store: Store, state: DeliveryState) -> None:
+async def test_open_delivery_cannot_be_deleted(database: Database, store: Store, state: DeliveryState) -> None:
     delivery_id = await given_delivery_in(database, store, state)
 
     with pytest.raises(REFUSED, match="open_deliveries_stay"):
@@ -304,7 +302,7 @@ async def test_an_open_delivery_cannot_be_deleted(database: Database, store: Sto
 
 
 @pytest.mark.parametrize("state", FINAL)
-async def test_a_finished_delivery_can_be_pruned(database: Database, store: Store, state: DeliveryState) -> None:
+async def test_finished_delivery_can_be_pruned(database: Database, store: Store, state: DeliveryState) -> None:
     delivery_id = await given_delivery_in(database, store, state)
 
     database.execute("delete from sendonce_deliveries where id = ?", delivery_id)
@@ -313,7 +311,7 @@ async def test_a_finished_delivery_can_be_pruned(database: Database, store: Stor
 
 
 @pytest.mark.parametrize("state", [state for state in DeliveryState if not state.is_final])
-async def test_the_next_generation_is_refused_while_the_old_one_is_live(
+async def test_next_generation_is_refused_while_the_old_one_is_live(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     delivery_id = await given_delivery_in(database, store, state)
@@ -323,7 +321,9 @@ async def test_the_next_generation_is_refused_while_the_old_one_is_live(
 
 
 @pytest.mark.parametrize("generation", [0, 2, -1])
-async def test_only_the_very_next_generation_can_follow(database: Database, store: Store, generation: int) -> None:
+async def test_generation_is_followed_by_the_very_next_one_only(
+    database: Database, store: Store, generation: int
+) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
 
     with pytest.raises(REFUSED):
@@ -336,7 +336,7 @@ async def test_only_the_very_next_generation_can_follow(database: Database, stor
 
 
 @pytest.mark.parametrize("status", ["InProgress", "PendingRetry", "DeadLettered", "Nonsense"])
-async def test_a_delivery_begins_pending(database: Database, store: Store, status: str) -> None:
+async def test_delivery_begins_pending(database: Database, store: Store, status: str) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
     due = "created_at" if status == "PendingRetry" else "null"
 
@@ -345,7 +345,7 @@ async def test_a_delivery_begins_pending(database: Database, store: Store, statu
 
 
 @pytest.mark.parametrize("status", ["Pending", "Leased"])
-async def test_W8_a_second_active_attempt_is_refused(database: Database, store: Store, status: str) -> None:
+async def test_W8_second_active_attempt_is_refused(database: Database, store: Store, status: str) -> None:
     delivery_id = given_due_delivery(database)
     await given_lease(store)
 
@@ -356,7 +356,7 @@ async def test_W8_a_second_active_attempt_is_refused(database: Database, store: 
     assert len(database.rows("attempts")) == 1
 
 
-async def test_W8_the_next_attempt_is_possible_when_the_last_has_ended(database: Database, store: Store) -> None:
+async def test_W8_next_attempt_is_possible_when_the_last_has_ended(database: Database, store: Store) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
 
     with pytest.raises(REFUSED):
@@ -367,7 +367,7 @@ async def test_W8_the_next_attempt_is_possible_when_the_last_has_ended(database:
 
 
 @pytest.mark.parametrize("outcome", [Delivered("n-1"), Failed("503")])
-async def test_W8_a_finished_attempt_refuses_any_update_of_any_column(
+async def test_W8_finished_attempt_refuses_any_update_of_any_column(
     database: Database, store: Store, outcome: Delivered | Failed
 ) -> None:
     given_due_delivery(database)
@@ -397,7 +397,7 @@ OTHER_ATTEMPT = {
 
 
 @pytest.mark.parametrize("column", OTHER_ATTEMPT)
-async def test_W8_an_erasure_takes_the_words_from_an_attempt_and_nothing_else(
+async def test_W8_erasure_takes_the_words_from_an_attempt_and_nothing_else(
     database: Database, store: Store, column: str
 ) -> None:
     given_due_delivery(database)
@@ -411,7 +411,7 @@ async def test_W8_an_erasure_takes_the_words_from_an_attempt_and_nothing_else(
     assert database.one("select response from sendonce_attempts") is None
 
 
-async def test_an_event_refuses_any_update_of_any_column(database: Database, store: Store) -> None:
+async def test_event_refuses_any_update_of_any_column(database: Database, store: Store) -> None:
     given_due_delivery(database, subject="memo 1", headers={"a": "b"}, version=3)
     [before] = database.rows("events")
 
@@ -422,7 +422,7 @@ async def test_an_event_refuses_any_update_of_any_column(database: Database, sto
     assert database.rows("events") == [before]
 
 
-async def test_a_payload_may_be_blanked_once_and_nothing_else_with_it(database: Database, store: Store) -> None:
+async def test_payload_may_be_blanked_once_and_nothing_else_with_it(database: Database, store: Store) -> None:
     given_due_delivery(database, subject="memo 1", headers={"a": "b"})
     database.execute(ENDED)
     [before] = database.rows("events")
@@ -452,7 +452,7 @@ OTHER_EVENT = {
 
 
 @pytest.mark.parametrize("column", OTHER_EVENT)
-async def test_what_an_event_says_of_itself_stays_when_its_content_goes(
+async def test_event_keeps_what_it_says_of_itself_without_its_content(
     database: Database, store: Store, column: str
 ) -> None:
     given_due_delivery(database, key="memo-1", version=3)
@@ -466,7 +466,7 @@ async def test_what_an_event_says_of_itself_stays_when_its_content_goes(
 
 
 @pytest.mark.parametrize("column", ["content_gone_at", "history_gone_at"])
-async def test_when_content_and_history_went_is_written_once(database: Database, store: Store, column: str) -> None:
+async def test_time_of_removal_is_written_once(database: Database, store: Store, column: str) -> None:
     given_due_delivery(database, subject="memo 1", headers={"a": "b"})
     database.execute(f"update sendonce_events set {column} = created_at")
 
@@ -490,7 +490,7 @@ async def test_content_of_its_own_may_be_blanked_once_and_nothing_else(database:
 
 @pytest.mark.parametrize("column", ["payload", "headers", "subject"])
 @pytest.mark.parametrize("state", OPEN)
-async def test_what_an_open_delivery_would_send_stays(
+async def test_content_of_an_open_delivery_stays(
     database: Database, store: Store, state: DeliveryState, column: str
 ) -> None:
     await given_delivery_in(database, store, state, subject="memo 1", headers={"a": "b"})
@@ -507,7 +507,7 @@ async def test_what_an_open_delivery_would_send_stays(
     assert database.one(f"select {column} from sendonce_events") is None
 
 
-async def test_of_what_an_open_delivery_has_content_for_only_the_payload_goes(database: Database, store: Store) -> None:
+async def test_payload_alone_goes_where_an_open_delivery_has_its_content(database: Database, store: Store) -> None:
     given_due_delivery(database, to=LETTER, subject="memo 1", headers={"a": "b"})
 
     for blank in (
@@ -523,9 +523,7 @@ async def test_of_what_an_open_delivery_has_content_for_only_the_payload_goes(da
 
 
 @pytest.mark.parametrize("column", ["payload", "headers", "subject"])
-async def test_nobody_takes_content_away_without_writing_down_when(
-    database: Database, store: Store, column: str
-) -> None:
+async def test_content_is_never_removed_without_the_time(database: Database, store: Store, column: str) -> None:
     given_due_delivery(database, subject="memo 1", headers={"a": "b"})
     database.execute(ENDED)
 
@@ -545,7 +543,7 @@ OTHER_LETTER = {
 
 
 @pytest.mark.parametrize("column", OTHER_LETTER)
-async def test_what_a_dead_letter_says_stays(database: Database, store: Store, column: str) -> None:
+async def test_dead_letter_is_never_edited(database: Database, store: Store, column: str) -> None:
     await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
     closing = "" if column == "closed_by" else ", closed_at = created_at, closed_as = 'discarded'"
 
@@ -556,7 +554,7 @@ async def test_what_a_dead_letter_says_stays(database: Database, store: Store, c
             )
 
 
-async def test_a_dead_letter_is_closed_once(database: Database, store: Store) -> None:
+async def test_dead_letter_is_closed_once(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
 
     database.execute(
@@ -572,7 +570,7 @@ async def test_a_dead_letter_is_closed_once(database: Database, store: Store) ->
     assert (letter["closed_as"], letter["closed_by"]) == ("discarded", "ada")
 
 
-async def test_an_erasure_takes_the_words_from_a_dead_letter_that_is_closed(database: Database, store: Store) -> None:
+async def test_erasure_takes_the_words_from_a_dead_letter_that_is_closed(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
     closing = "closed_at = created_at, closed_as = 'erased'"
 
@@ -581,7 +579,7 @@ async def test_an_erasure_takes_the_words_from_a_dead_letter_that_is_closed(data
     assert database.one("select closed_as from sendonce_dead_letters") == "erased"
 
 
-async def test_how_many_an_event_was_routed_to_is_written_once(database: Database, store: Store) -> None:
+async def test_event_count_of_routes_is_written_once(database: Database, store: Store) -> None:
     given_due_delivery(database, key="new")
     copied = "tenant, type, payload, content_digest, created_at"
     database.execute(f"insert into sendonce_events (key, {copied}) select 'old', {copied} from sendonce_events")
@@ -611,7 +609,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", WRONG, ids=lambda change: next(iter(change)))
-async def test_a_delivery_that_is_nowhere_or_in_two_places_is_refused(
+async def test_delivery_that_is_nowhere_or_in_two_places_is_refused(
     database: Database, store: Store, change: dict[str, Any]
 ) -> None:
     given_due_delivery(database)
@@ -621,7 +619,7 @@ async def test_a_delivery_that_is_nowhere_or_in_two_places_is_refused(
         database.execute(f"update sendonce_deliveries set {column} = {value}")
 
 
-async def test_R2_a_key_is_unique_in_the_database_itself(database: Database, store: Store) -> None:
+async def test_R2_key_is_unique_in_the_database_itself(database: Database, store: Store) -> None:
     given_due_delivery(database, key="memo-1")
 
     with pytest.raises(REFUSED):
@@ -631,7 +629,7 @@ async def test_R2_a_key_is_unique_in_the_database_itself(database: Database, sto
         )
 
 
-async def test_what_happened_long_ago_is_still_refused(database: Database, store: Store) -> None:
+async def test_history_from_long_ago_is_still_protected(database: Database, store: Store) -> None:
     await given_delivery_in(database, store, DeliveryState.COMPLETED)
     database.advance(timedelta(days=400))
 

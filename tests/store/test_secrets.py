@@ -72,7 +72,7 @@ async def test_secrets_are_kept_by_kind_and_read_newest_first(database: Database
     assert abs(rows[0].created_at - database.now()) < timedelta(minutes=1)
 
 
-async def test_a_subscription_without_secrets_has_none(store: Store) -> None:
+async def test_subscription_without_secrets_has_none(store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", types=["*"], destination="null:a", policy=None, description=None, operator="ada"
     )
@@ -92,7 +92,7 @@ async def test_people_see_which_secrets_there_are_and_not_what_they_are(store: S
         assert secret.decode() not in repr(row) + repr(kept) + repr(await store.secrets_of([subscription_id]))
 
 
-async def test_a_kind_that_is_unknown_is_refused_and_nothing_is_written(database: Database, store: Store) -> None:
+async def test_kind_that_is_unknown_is_refused_and_nothing_is_written(database: Database, store: Store) -> None:
     with pytest.raises(SendonceError) as caught:
         await subscribe(store, password=b"hunter2")
 
@@ -100,7 +100,7 @@ async def test_a_kind_that_is_unknown_is_refused_and_nothing_is_written(database
     assert database.rows("subscriptions") == database.rows("subscription_types") == []
 
 
-async def test_while_a_rotation_overlaps_both_sign_and_then_only_the_new_one(database: Database, store: Store) -> None:
+async def test_secrets_both_sign_while_a_rotation_overlaps(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, signing=b"first", bearer=b"token")
     other = await subscribe(store, signing=b"of another one")
 
@@ -116,7 +116,7 @@ async def test_while_a_rotation_overlaps_both_sign_and_then_only_the_new_one(dat
     assert await signing(store, other) == [b"of another one"]
 
 
-async def test_a_rotation_without_overlap_leaves_nothing_of_the_old_secret(database: Database, store: Store) -> None:
+async def test_rotation_without_overlap_leaves_nothing_of_the_old_secret(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store)
 
     await rotate(store, subscription_id, b"second", timedelta(0))
@@ -125,7 +125,7 @@ async def test_a_rotation_without_overlap_leaves_nothing_of_the_old_secret(datab
     assert in_table(database) == [b"second"]
 
 
-async def test_what_has_expired_is_deleted_by_the_next_rotation(database: Database, store: Store) -> None:
+async def test_secret_that_has_expired_is_deleted_by_the_next_rotation(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store)
     await rotate(store, subscription_id, b"second")
     database.advance(H + timedelta(seconds=1))
@@ -137,7 +137,9 @@ async def test_what_has_expired_is_deleted_by_the_next_rotation(database: Databa
     assert sorted(in_table(database)) == [b"second", b"third"]
 
 
-async def test_a_longer_overlap_does_not_prolong_what_ends_sooner(database: Database, store: Store) -> None:
+async def test_rotation_with_a_longer_overlap_does_not_prolong_what_ends_sooner(
+    database: Database, store: Store
+) -> None:
     subscription_id = await subscribe(store)
     await rotate(store, subscription_id, b"second", H)
     await rotate(store, subscription_id, b"third", 24 * H)
@@ -147,7 +149,7 @@ async def test_a_longer_overlap_does_not_prolong_what_ends_sooner(database: Data
     assert await signing(store, subscription_id) == [b"third", b"second"]
 
 
-async def test_a_rotation_is_in_the_operations_log_without_the_secret(database: Database, store: Store) -> None:
+async def test_rotation_is_in_the_operations_log_without_the_secret(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store)
 
     await rotate(store, subscription_id, b"second")
@@ -159,7 +161,7 @@ async def test_a_rotation_is_in_the_operations_log_without_the_secret(database: 
 
 
 @pytest.mark.parametrize("removed", [True, False])
-async def test_what_is_not_there_or_removed_cannot_be_rotated(database: Database, store: Store, removed: bool) -> None:
+async def test_subscription_that_is_gone_cannot_be_rotated(database: Database, store: Store, removed: bool) -> None:
     subscription_id = await subscribe(store) if removed else 10**9
     if removed:
         await store.set_subscription_state(subscription_id, "removed", operator="ada", reason=None)
@@ -171,7 +173,7 @@ async def test_what_is_not_there_or_removed_cannot_be_rotated(database: Database
     assert in_table(database) == before
 
 
-async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Database, store: Store) -> None:
+async def test_secret_encrypted_with_a_key_leaves_nothing_in_the_database(database: Database, store: Store) -> None:
     sealer, secret = SecretBox([new_key()]), b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     plain = await subscribe(store, signing=b"a plain one, to be found")
 
@@ -184,7 +186,7 @@ async def test_with_a_key_the_database_holds_nothing_of_the_secret(database: Dat
     assert [sealer.open(each, USE) for each in await signing(store, subscription_id)] == [secret]
 
 
-async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Database, store: Store) -> None:
+async def test_secret_in_plain_is_refused_where_secrets_are_encrypted(database: Database, store: Store) -> None:
     """Somebody has forgotten the key: nothing is written, and the sentence says what to do."""
     sealed, plain = SecretBox([new_key()]).seal(b"whsec_first", USE), SecretBox().seal(b"whsec_second", USE)
     subscription_id = await subscribe(store, signing=sealed)
@@ -198,7 +200,9 @@ async def test_where_secrets_are_sealed_none_is_stored_in_plain(database: Databa
     assert len(database.rows("subscriptions")) == 1
 
 
-async def test_sealing_anew_leaves_nothing_that_the_old_key_or_no_key_opens(database: Database, store: Store) -> None:
+async def test_encryption_anew_leaves_nothing_that_the_old_key_or_no_key_opens(
+    database: Database, store: Store
+) -> None:
     old, new = new_key(), new_key()
     both = SecretBox([new, old])
     unbound = b"sealed:" + Fernet(old).encrypt(b"token")
@@ -217,7 +221,7 @@ async def test_sealing_anew_leaves_nothing_that_the_old_key_or_no_key_opens(data
     assert b"was plain for long" not in everything_stored(database, ["subscription_secrets"])
 
 
-async def test_where_all_say_what_they_are_of_none_is_stored_that_does_not(database: Database, store: Store) -> None:
+async def test_secret_without_its_use_is_refused_where_all_have_one(database: Database, store: Store) -> None:
     """A secret of the time before, from a backup, would open for any subscription."""
     key = new_key()
     unbound = b"sealed:" + Fernet(key).encrypt(b"whsec_old")
@@ -240,7 +244,7 @@ OTHER_SECRET = {"id": "id + 100", "subscription_id": "2", "kind": "'bearer'", "c
 
 
 @pytest.mark.parametrize("column", OTHER_SECRET)
-async def test_a_secret_stays_that_of_its_subscription_and_kind(database: Database, store: Store, column: str) -> None:
+async def test_secret_stays_that_of_its_subscription_and_kind(database: Database, store: Store, column: str) -> None:
     await subscribe(store)
     await subscribe(store)
     hour = "3600000000" if isinstance(database, SqliteDatabase) else "interval '1 hour'"
@@ -251,7 +255,7 @@ async def test_a_secret_stays_that_of_its_subscription_and_kind(database: Databa
         )
 
 
-async def test_signed_is_a_property_of_the_subscription_and_stays(database: Database, store: Store) -> None:
+async def test_subscription_stays_signed(database: Database, store: Store) -> None:
     signed, never = await subscribe(store), await subscribe(store, bearer=b"token")
     later = await subscribe(store, bearer=b"token")
     await rotate(store, later, b"second")
@@ -267,7 +271,7 @@ async def test_signed_is_a_property_of_the_subscription_and_stays(database: Data
             database.execute(f"update sendonce_subscriptions set is_signed = {value}")
 
 
-async def test_sealing_anew_is_all_or_nothing(database: Database, store: Store) -> None:
+async def test_encryption_anew_is_all_or_nothing(database: Database, store: Store) -> None:
     await subscribe(store, signing=b"first")
     await subscribe(store, signing=b"second")
 
@@ -282,7 +286,7 @@ async def test_sealing_anew_is_all_or_nothing(database: Database, store: Store) 
     assert sorted(in_table(database)) == [b"first", b"second"]
 
 
-async def test_many_are_sealed_anew_in_steps(database: Database, store: Store) -> None:
+async def test_secrets_are_encrypted_anew_in_steps(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store)
     with database.connection() as connection:
         sql = database.spell(
@@ -297,7 +301,7 @@ async def test_many_are_sealed_anew_in_steps(database: Database, store: Store) -
     assert set(in_table(database)) == {b"first!"}
 
 
-async def test_a_receiver_that_is_gone_disables_its_subscription_once(database: Database, store: Store) -> None:
+async def test_receiver_that_is_gone_disables_its_subscription_once(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store)
 
     first = await store.disable_subscription(subscription_id, reason="the receiver answered 410 Gone")
@@ -315,7 +319,7 @@ async def test_a_receiver_that_is_gone_disables_its_subscription_once(database: 
 
 
 @pytest.mark.parametrize("state", ["paused", "removed", None])
-async def test_only_an_active_subscription_is_disabled(database: Database, store: Store, state: str | None) -> None:
+async def test_subscription_is_disabled_only_when_active(database: Database, store: Store, state: str | None) -> None:
     subscription_id = await subscribe(store) if state else 10**9
     if state:
         await store.set_subscription_state(subscription_id, state, operator="ada", reason="theirs")
@@ -328,7 +332,7 @@ async def test_only_an_active_subscription_is_disabled(database: Database, store
     assert (row.state, row.state_reason) == (state, "theirs") if row else state is None
 
 
-async def test_what_the_receiver_said_cannot_break_the_log(store: Store) -> None:
+async def test_text_of_a_receiver_cannot_break_the_log(store: Store) -> None:
     subscription_id = await subscribe(store)
 
     assert await store.disable_subscription(subscription_id, reason="gone \0 \ud800 " + "x" * 10_000) is True

@@ -40,7 +40,7 @@ async def claimed(store: Store) -> list[int]:
         (["order.created.*"], False),
     ],
 )
-async def test_matching_subscriptions_get_their_delivery(
+async def test_subscriptions_that_match_get_their_delivery(
     database: Database, store: Store, types: list[str], matches: bool
 ) -> None:
     subscription_id = await subscribe(store, *types)
@@ -65,7 +65,7 @@ async def test_W3_one_event_makes_one_delivery_per_subscription_however_it_match
     assert len(database.rows("deliveries")) == 1
 
 
-async def test_a_claim_has_the_subscriptions_address_and_policy(database: Database, store: Store) -> None:
+async def test_claim_has_the_subscriptions_address_and_policy(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="",
         types=["*"],
@@ -84,7 +84,7 @@ async def test_a_claim_has_the_subscriptions_address_and_policy(database: Databa
 
 
 @pytest.mark.parametrize("state", ["paused", "disabled"])
-async def test_what_comes_in_while_it_is_held_is_parked_and_due_again_on_resume(
+async def test_event_for_a_paused_subscription_is_parked_and_due_again_on_resume(
     database: Database, store: Store, state: str
 ) -> None:
     subscription_id = await subscribe(store, "*")
@@ -108,7 +108,7 @@ async def test_what_comes_in_while_it_is_held_is_parked_and_due_again_on_resume(
     assert await claimed(store) == [delivery.id]
 
 
-async def test_a_removed_subscription_gets_nothing_more_and_stays_removed(database: Database, store: Store) -> None:
+async def test_removed_subscription_gets_nothing_more_and_stays_removed(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, "*")
     await change(store, subscription_id, "removed")
 
@@ -120,7 +120,7 @@ async def test_a_removed_subscription_gets_nothing_more_and_stays_removed(databa
         await change(store, subscription_id, "active")
 
 
-async def test_what_waits_for_a_removed_subscription_is_not_forgotten(database: Database, store: Store) -> None:
+async def test_delivery_for_a_removed_subscription_is_not_forgotten(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, "*")
     await change(store, subscription_id, "paused")
     event_id = given_event(database)
@@ -134,7 +134,7 @@ async def test_what_waits_for_a_removed_subscription_is_not_forgotten(database: 
     assert (claim.delivery_id, claim.subscription_state) == (delivery.id, "removed")
 
 
-async def test_a_subscription_that_does_not_exist_cannot_be_changed(store: Store) -> None:
+async def test_subscription_that_does_not_exist_cannot_be_changed(store: Store) -> None:
     with pytest.raises(NotFound):
         await change(store, 10**9, "paused")
 
@@ -166,7 +166,7 @@ async def test_subscriptions_are_listed_by_tenant(store: Store) -> None:
     assert await store.subscription(10**9) is None
 
 
-async def test_a_rate_is_kept_changed_and_lifted(database: Database, store: Store) -> None:
+async def test_rate_is_kept_changed_and_lifted(database: Database, store: Store) -> None:
     limited = await store.add_subscription(
         tenant="", types=["*"], destination="null:hook", policy=None, description=None, operator="ada", rate=2.5
     )
@@ -190,7 +190,7 @@ async def test_a_rate_is_kept_changed_and_lifted(database: Database, store: Stor
     ]
 
 
-async def test_what_waits_for_a_rate_is_due_again_when_there_is_none(database: Database, store: Store) -> None:
+async def test_delivery_waiting_for_a_rate_is_due_again_when_there_is_none(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", types=["*"], destination="null:hook", policy=None, description=None, operator="ada", rate=1
     )
@@ -210,7 +210,7 @@ async def test_what_waits_for_a_rate_is_due_again_when_there_is_none(database: D
 
 
 @pytest.mark.parametrize("removed", [True, False])
-async def test_what_is_not_there_or_removed_gets_no_rate(store: Store, removed: bool) -> None:
+async def test_subscription_that_is_gone_gets_no_rate(store: Store, removed: bool) -> None:
     subscription_id = await subscribe(store, "*") if removed else 10**9
     if removed:
         await change(store, subscription_id, "removed")
@@ -220,7 +220,7 @@ async def test_what_is_not_there_or_removed_gets_no_rate(store: Store, removed: 
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0])
-async def test_a_rate_of_nothing_is_refused_by_the_database(database: Database, store: Store, rate: float) -> None:
+async def test_rate_of_nothing_is_refused_by_the_database(database: Database, store: Store, rate: float) -> None:
     subscription_id = await subscribe(store, "*")
 
     with pytest.raises(NotAllowed):

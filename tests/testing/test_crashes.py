@@ -139,7 +139,7 @@ def test_crash_repeats_only_what_was_begun(connection: Any) -> None:
     assert {status for status, _ in states(box)} == {"Completed"}
 
 
-def test_own_handler_is_met_by_the_same_token_after_a_crash(connection: Any) -> None:
+def test_token_is_the_same_for_ones_own_handler_after_a_crash(connection: Any) -> None:
     channels, handled = Channels(), dict[str, str]()
 
     @channels.channel("sms")

@@ -92,7 +92,7 @@ async def test_crash_leaves_no_task_behind(connection: Any, point: str) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_later_of_two_clocks_counts() -> None:
+def test_clock_that_is_later_counts() -> None:
     clock, ahead = testing.Clock(), datetime.now(UTC) + timedelta(hours=1)
     clock.advance(hours=2)
 

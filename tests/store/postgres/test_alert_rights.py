@@ -14,7 +14,7 @@ from tests.store.postgres.roles import KEEPER, granted_roles
 HOUR = timedelta(hours=1)
 
 
-async def test_M10_the_worker_raises_and_clears_alerts_and_the_reader_sees_them(
+async def test_M10_worker_raises_and_clears_alerts_and_the_reader_sees_them(
     postgres_server: Server, postgres_template: str
 ) -> None:
     with granted_roles(postgres_server, postgres_template) as roles, roles.database() as database:
@@ -33,7 +33,7 @@ async def test_M10_the_worker_raises_and_clears_alerts_and_the_reader_sees_them(
             await readers.close()
 
 
-async def test_M12_a_worker_that_may_remove_nothing_has_its_gauges(
+async def test_M12_worker_that_may_remove_nothing_has_its_gauges(
     postgres_server: Server, postgres_template: str
 ) -> None:
     with granted_roles(postgres_server, postgres_template) as roles, roles.database() as database:

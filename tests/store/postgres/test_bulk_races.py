@@ -20,7 +20,9 @@ async def store(database: PostgresDatabase) -> AsyncIterator[Store]:
     await database.close()
 
 
-async def test_what_another_person_opens_meanwhile_is_left_out(database: PostgresDatabase, store: Store) -> None:
+async def test_operation_leaves_out_what_another_person_opens_meanwhile(
+    database: PostgresDatabase, store: Store
+) -> None:
     given_many_dead_letters(database, 5)
     operation = await begun(store, REQUEUE)
 
@@ -42,9 +44,7 @@ async def test_what_another_person_opens_meanwhile_is_left_out(database: Postgre
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 5
 
 
-async def test_of_two_steps_the_second_goes_on_where_the_first_has_come_to(
-    database: PostgresDatabase, store: Store
-) -> None:
+async def test_step_goes_on_where_the_one_before_has_come_to(database: PostgresDatabase, store: Store) -> None:
     given_many_dead_letters(database, 5)
     operation = await begun(store, REQUEUE)
 

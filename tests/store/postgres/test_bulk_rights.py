@@ -41,7 +41,7 @@ async def stores(roles: Roles, database: PostgresDatabase) -> AsyncIterator[dict
         await each.close()
 
 
-async def test_M10_the_operator_requeues_and_replays_by_filter_and_never_cancels(
+async def test_M10_operator_requeues_and_replays_by_filter_and_never_cancels(
     database: PostgresDatabase, stores: dict[str, Store]
 ) -> None:
     given_due_deliveries(database, 2)
@@ -75,7 +75,7 @@ async def test_W6_only_the_orchestrator_cancels_by_filter_and_it_opens_nothing(
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 0
 
 
-async def test_M10_the_operator_corrects_and_the_reader_sees_it_without_the_content(
+async def test_M10_operator_corrects_and_the_reader_sees_it_without_the_content(
     database: PostgresDatabase, stores: dict[str, Store]
 ) -> None:
     mail, other = given_due_delivery(database, to=LETTER), given_due_delivery(database)

@@ -41,7 +41,7 @@ async def somebody_waits(database: PostgresDatabase) -> None:
 
 
 @pytest.mark.parametrize("changed", [(0,), (1,), (0, 1, 2)], ids=["the first", "another", "all"])
-async def test_what_was_changed_under_a_claim_is_left_for_the_next(
+async def test_claim_leaves_what_was_changed_under_it_for_the_next(
     database: PostgresDatabase, store: Store, changed: tuple[int, ...]
 ) -> None:
     ids = given_due_deliveries(database, 3)
@@ -62,7 +62,7 @@ async def test_what_was_changed_under_a_claim_is_left_for_the_next(
     assert [delivery_id for (delivery_id,) in leased] == ids
 
 
-async def test_what_was_cancelled_under_a_claim_is_not_sent(database: PostgresDatabase, store: Store) -> None:
+async def test_delivery_cancelled_under_a_claim_is_not_sent(database: PostgresDatabase, store: Store) -> None:
     cancelled, kept = given_due_deliveries(database, 2)
     database.execute(GATE)
     with closed_gate(database):

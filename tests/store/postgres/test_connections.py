@@ -59,7 +59,7 @@ async def is_waiting(database: PostgresDatabase) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-async def test_a_connection_that_was_cut_while_it_was_idle_is_opened_again(
+async def test_connection_that_was_cut_while_it_was_idle_is_opened_again(
     database: PostgresDatabase, store: PostgresStore, lane: str
 ) -> None:
     call = LANES[lane]
@@ -70,7 +70,7 @@ async def test_a_connection_that_was_cut_while_it_was_idle_is_opened_again(
     await call(store)
 
 
-async def test_a_connection_cut_in_the_middle_of_a_call_is_opened_again(
+async def test_connection_cut_in_the_middle_of_a_call_is_opened_again(
     database: PostgresDatabase, store: PostgresStore
 ) -> None:
     [_, second] = given_due_deliveries(database, 2)
@@ -87,7 +87,7 @@ async def test_a_connection_cut_in_the_middle_of_a_call_is_opened_again(
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [second]
 
 
-async def test_a_cancelled_call_leaves_a_lane_that_works(database: PostgresDatabase, store: PostgresStore) -> None:
+async def test_cancelled_call_leaves_a_lane_that_works(database: PostgresDatabase, store: PostgresStore) -> None:
     given_due_deliveries(database, 1)
     with somebody(database) as other:
         other.execute("lock table sendonce_leases in access exclusive mode")
@@ -101,7 +101,7 @@ async def test_a_cancelled_call_leaves_a_lane_that_works(database: PostgresDatab
     assert len((await given_lease(store)).claims) == 1
 
 
-async def test_a_call_that_is_never_answered_is_given_up(
+async def test_call_that_is_never_answered_is_given_up(
     database: PostgresDatabase, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_due_deliveries(database, 1)
@@ -114,7 +114,7 @@ async def test_a_call_that_is_never_answered_is_given_up(
     assert len((await given_lease(store)).claims) == 1
 
 
-async def test_a_deadlock_is_busy(database: PostgresDatabase, store: PostgresStore) -> None:
+async def test_deadlock_is_busy(database: PostgresDatabase, store: PostgresStore) -> None:
     given_due_deliveries(database, 2)
     first, second = sorted([(await given_lease(store, limit=1)).id for _ in range(2)])  # as they are locked
     touch = "update sendonce_leases set expires_at = expires_at where id = %s"
@@ -132,7 +132,7 @@ async def test_a_deadlock_is_busy(database: PostgresDatabase, store: PostgresSto
 
 
 @pytest.mark.parametrize("level", ["repeatable%5C%20read", "serializable"])
-async def test_a_stricter_default_makes_no_conflict(database: PostgresDatabase, level: str) -> None:
+async def test_stricter_default_makes_no_conflict(database: PostgresDatabase, level: str) -> None:
     strict = await PostgresStore.connect(with_setting(database, f"default_transaction_isolation%3D{level}"))
     worker_id = await strict.register("w", "1", 1)
     with psycopg.connect(database.url) as other:
@@ -149,7 +149,7 @@ async def test_a_stricter_default_makes_no_conflict(database: PostgresDatabase, 
     ("setting", "said"),
     [("lock_timeout%3D100ms", "LockNotAvailable, 55P03"), ("statement_timeout%3D300ms", "QueryCanceled, 57014")],
 )
-async def test_a_time_limit_is_busy(database: PostgresDatabase, setting: str, said: str) -> None:
+async def test_statement_timeout_is_busy(database: PostgresDatabase, setting: str, said: str) -> None:
     store = await PostgresStore.connect(with_setting(database, setting))
     given_due_deliveries(database, 1)
     with somebody(database) as other:
@@ -205,7 +205,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-async def test_a_password_is_never_shown(address: str) -> None:
+async def test_password_is_never_shown(address: str) -> None:
     said: list[BaseException] = []
     for call in (open_store(ADDRESSES[address]), asyncio.to_thread(open_and_close, ADDRESSES[address])):
         with pytest.raises((StoreBusy, ConfigError)) as caught:
@@ -220,7 +220,7 @@ def open_and_close(url: str) -> None:
         raise AssertionError("it must not open")
 
 
-async def test_a_missing_database_is_said_without_the_password(postgres_server: Server) -> None:
+async def test_database_that_is_missing_is_named_without_the_password(postgres_server: Server) -> None:
     url = postgres_server.dsn("no_such_database").replace("postgres@", f"postgres:{SECRET}@", 1)
 
     for call in (postgres_migrate.migrate, postgres_migrate.schema_version, PostgresStore.connect):
@@ -229,6 +229,6 @@ async def test_a_missing_database_is_said_without_the_password(postgres_server: 
         assert SECRET not in repr(caught.value)
 
 
-async def test_a_refused_connection_is_said_in_words() -> None:
+async def test_refused_connection_is_said_in_words() -> None:
     with pytest.raises(StoreBusy, match=r'"127\.0\.0\.1", port 1 failed: Connection refused\)$'):
         await open_store(ADDRESSES["nobody listens"])

@@ -57,7 +57,7 @@ def crash(server: Server, log_writer: int) -> None:
             return
 
 
-async def test_a_claim_is_on_the_disk_when_start_returns(own_server: Server) -> None:
+async def test_claim_is_on_the_disk_when_start_returns(own_server: Server) -> None:
     database = PostgresDatabase(own_server.dsn(own_server.create_database()))
     await postgres_migrate.migrate(database.url)
     given_due_deliveries(database, 3)
@@ -76,7 +76,7 @@ async def test_a_claim_is_on_the_disk_when_start_returns(own_server: Server) -> 
 
 
 @pytest.mark.parametrize("default", ["off", "local", "on"])
-async def test_the_default_of_the_session_stays_what_it_was(database: PostgresDatabase, default: str) -> None:
+async def test_default_of_the_session_stays_what_it_was(database: PostgresDatabase, default: str) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f'alter database "{name}" set synchronous_commit = {default}'.encode())

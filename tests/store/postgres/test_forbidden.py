@@ -352,7 +352,7 @@ def test_M10_W6_W17_only_these_roles_have_the_right(roles: Roles, database: Post
 
 
 @pytest.mark.parametrize(("role", "statement"), cases(FORBIDDEN))
-def test_M10_W6_W17_the_database_refuses_what_a_role_may_not_do(
+def test_M10_W6_W17_database_refuses_what_a_role_may_not_do(
     roles: Roles, database: PostgresDatabase, role: str, statement: str
 ) -> None:
     with pytest.raises(errors.InsufficientPrivilege):
@@ -360,7 +360,7 @@ def test_M10_W6_W17_the_database_refuses_what_a_role_may_not_do(
 
 
 @pytest.mark.parametrize(("role", "statement"), cases(AGAINST_THE_RULES))
-def test_W15_W17_the_rules_hold_for_those_who_have_the_right(
+def test_W15_W17_rules_hold_for_those_who_have_the_right(
     roles: Roles, database: PostgresDatabase, role: str, statement: str
 ) -> None:
     with pytest.raises(errors.CheckViolation):
@@ -401,7 +401,7 @@ async def test_W6_nobody_but_the_orchestrator_can_start(roles: Roles, database: 
     await seen.close()
 
 
-def test_M10_a_login_without_a_role_sees_nothing(roles: Roles, database: PostgresDatabase) -> None:
+def test_M10_login_without_a_role_sees_nothing(roles: Roles, database: PostgresDatabase) -> None:
     tables = database.execute(
         "select relname from pg_class where relname like 'sendonce%%' and relkind in ('r', 'S') order by relname"
     )

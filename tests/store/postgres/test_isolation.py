@@ -28,7 +28,9 @@ def strict(database: PostgresDatabase, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_what_is_parked_while_its_stop_is_lifted_is_not_forgotten(database: PostgresDatabase, level: str) -> None:
+async def test_delivery_parked_while_its_stop_is_lifted_is_not_forgotten(
+    database: PostgresDatabase, level: str
+) -> None:
     strict(database, level)
     store = await database.open()
     given_event(database, to="null:a")

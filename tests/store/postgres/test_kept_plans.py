@@ -38,7 +38,7 @@ def grow(database: PostgresDatabase) -> None:
     database.execute("insert into things select n, repeat('x', 100) from generate_series(2, 20000) n")
 
 
-async def test_a_plan_for_a_small_table_is_made_anew_when_that_has_grown(growing: PostgresDatabase) -> None:
+async def test_plan_for_a_small_table_is_made_anew_when_that_has_grown(growing: PostgresDatabase) -> None:
     lane = OwnConnection(growing.url, prepares=True)
     await uses(lane, FIRST_REPLAN)
     assert "Seq Scan" in await kept_plan(lane)  # the first use that makes it anew: the table is still small
@@ -62,7 +62,7 @@ async def test_plans_are_made_anew_for_as_long_as_a_session_lasts(growing: Postg
     await lane.close()
 
 
-async def test_a_session_that_keeps_no_plans_has_none_to_make_anew(growing: PostgresDatabase) -> None:
+async def test_session_that_keeps_no_plans_has_none_to_make_anew(growing: PostgresDatabase) -> None:
     lane = OwnConnection(growing.url)
     await uses(lane, 2 * FIRST_REPLAN)
 

@@ -38,7 +38,7 @@ def other(postgres_server: Server) -> Iterator[PostgresDatabase]:
     postgres_server.drop_database(name)
 
 
-async def test_what_is_applied_is_not_applied_again(empty: PostgresDatabase) -> None:
+async def test_migration_is_applied_once(empty: PostgresDatabase) -> None:
     before = await postgres_migrate.schema_version(empty.url)
     first = await postgres_migrate.migrate(empty.url)
     namespace = empty.one("select value from sendonce_meta where name = 'namespace'")
@@ -49,14 +49,14 @@ async def test_what_is_applied_is_not_applied_again(empty: PostgresDatabase) -> 
     assert empty.one("select value from sendonce_meta where name = 'namespace'") == namespace
 
 
-async def test_of_many_at_once_exactly_one_applies(empty: PostgresDatabase) -> None:
+async def test_migrations_at_once_apply_exactly_once(empty: PostgresDatabase) -> None:
     applied = await asyncio.gather(*(postgres_migrate.migrate(empty.url) for _ in range(6)))
 
     assert sorted(applied) == [[]] * 5 + [ALL]
     assert await postgres_migrate.schema_version(empty.url) == KNOWN
 
 
-async def test_of_many_hosts_exactly_one_applies(empty: PostgresDatabase) -> None:
+async def test_migrations_from_many_hosts_apply_exactly_once(empty: PostgresDatabase) -> None:
     command = [sys.executable, "-m", "sendonce", "migrate", "--database", empty.url]
     hosts = [
         await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
@@ -70,7 +70,7 @@ async def test_of_many_hosts_exactly_one_applies(empty: PostgresDatabase) -> Non
     assert applied == [False, False, True]
 
 
-async def test_the_printed_script_makes_the_same_schema(empty: PostgresDatabase, other: PostgresDatabase) -> None:
+async def test_printed_script_makes_the_same_schema(empty: PostgresDatabase, other: PostgresDatabase) -> None:
     await postgres_migrate.migrate(empty.url)
     with psycopg.connect(other.url, autocommit=True) as connection:
         connection.execute(postgres_migrate.sql().encode())
@@ -82,7 +82,7 @@ async def test_the_printed_script_makes_the_same_schema(empty: PostgresDatabase,
     assert await postgres_migrate.migrate(other.url) == []
 
 
-async def test_a_script_for_what_is_already_there_is_empty(empty: PostgresDatabase) -> None:
+async def test_script_for_what_is_already_there_is_empty(empty: PostgresDatabase) -> None:
     await postgres_migrate.migrate(empty.url)
     before = catalog(empty)
 
@@ -93,7 +93,7 @@ async def test_a_script_for_what_is_already_there_is_empty(empty: PostgresDataba
     assert "create" not in postgres_migrate.sql(KNOWN)
 
 
-async def test_when_one_migration_fails_none_is_applied(
+async def test_migrations_are_all_undone_when_one_fails(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [
@@ -109,7 +109,7 @@ async def test_when_one_migration_fails_none_is_applied(
     assert empty.one("select count(*) from pg_class where relname like 'sendonce%%'") == 0
 
 
-def test_whom_it_waits_for_is_said_and_that_an_interruption_changed_nothing(
+def test_migration_says_whom_it_waits_for_and_that_an_interruption_changed_nothing(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
@@ -128,7 +128,7 @@ def test_whom_it_waits_for_is_said_and_that_an_interruption_changed_nothing(
     assert asyncio.run(postgres_migrate.schema_version(empty.url)) == 1
 
 
-def test_what_is_interrupted_after_it_changed_the_tables_says_so(
+def test_migration_interrupted_after_it_changed_the_tables_says_so(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(point: str) -> None:
@@ -143,19 +143,19 @@ def test_what_is_interrupted_after_it_changed_the_tables_says_so(
     assert capsys.readouterr().err.startswith("sendonce: interrupted; the tables are changed, or were just about to be")
 
 
-async def test_a_server_that_only_reads_is_said_to(empty: PostgresDatabase) -> None:
+async def test_server_that_only_reads_is_said_to(empty: PostgresDatabase) -> None:
     empty.execute(f"alter database {empty.one('select current_database()')} set default_transaction_read_only = on")
 
     with pytest.raises(StoreBusy, match=r"only reads \(a standby, .* use the primary's address, or switch that off$"):
         await postgres_migrate.migrate(empty.url)
 
 
-async def test_a_database_without_tables_is_refused_in_a_sentence(empty: PostgresDatabase) -> None:
+async def test_database_without_tables_is_refused_in_a_sentence(empty: PostgresDatabase) -> None:
     with pytest.raises(SchemaMismatch, match=r"^this database has no sendonce tables yet; run: sendonce migrate$"):
         await PostgresStore.connect(empty.url)
 
 
-async def test_an_older_schema_is_refused_in_a_sentence(
+async def test_older_schema_is_refused_in_a_sentence(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = [*available(postgres_migrate.PACKAGE), Migration(KNOWN + 1, "next", "")]
@@ -166,7 +166,7 @@ async def test_an_older_schema_is_refused_in_a_sentence(
         await database.open()
 
 
-async def test_a_schema_that_is_too_new_is_refused_in_a_sentence(database: PostgresDatabase) -> None:
+async def test_schema_that_is_too_new_is_refused_in_a_sentence(database: PostgresDatabase) -> None:
     database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 2))
 
     with pytest.raises(
@@ -175,7 +175,7 @@ async def test_a_schema_that_is_too_new_is_refused_in_a_sentence(database: Postg
         await database.open()
 
 
-async def test_the_next_schema_is_good_enough_and_is_left_alone(database: PostgresDatabase) -> None:
+async def test_next_schema_is_good_enough_and_is_left_alone(database: PostgresDatabase) -> None:
     database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 1))
     store = await database.open()
     given_due_delivery(database)
@@ -198,7 +198,7 @@ async def test_tables_that_vanish_are_said_to_be_missing(database: PostgresDatab
     await database.close()
 
 
-async def test_two_schemas_of_one_database_are_two_installations(empty: PostgresDatabase) -> None:
+async def test_schemas_of_one_database_are_separate_installations(empty: PostgresDatabase) -> None:
     empty.execute('create schema "One"')
     empty.execute("create schema two")
     one, two = (

@@ -78,7 +78,7 @@ async def meanwhile(
     return list(await asyncio.gather(first, second, return_exceptions=True))
 
 
-async def test_a_correction_to_another_address_keeps_its_content_from_an_erasure_of_the_old_one(
+async def test_correction_to_another_address_keeps_its_content_from_an_erasure_of_the_old_one(
     database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await database.open()
@@ -92,7 +92,7 @@ async def test_a_correction_to_another_address_keeps_its_content_from_an_erasure
     assert (claim.destination, claim.payload) == ("null:bob", '{"memo":1}')
 
 
-async def test_a_replay_by_filter_keeps_its_content_from_retention(
+async def test_replay_by_filter_keeps_its_content_from_retention(
     database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await database.open()
@@ -110,7 +110,7 @@ async def test_a_replay_by_filter_keeps_its_content_from_retention(
 
 @pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
 @pytest.mark.parametrize("place", ["close_dead_letters_of", "open_generations"])
-async def test_a_requeue_or_replay_by_filter_and_a_discard_have_one_winner(
+async def test_requeue_or_replay_by_filter_and_a_discard_have_one_winner(
     database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     other = await database.open()
@@ -127,7 +127,7 @@ async def test_a_requeue_or_replay_by_filter_and_a_discard_have_one_winner(
 
 @pytest.mark.parametrize("act", [erase_ada, requeue, discard])
 @pytest.mark.parametrize("place", ["lock_deliveries", "attest"])
-async def test_an_attestation_waits_for_nobody_who_waits_for_it(
+async def test_attestation_waits_for_nobody_who_waits_for_it(
     database: PostgresDatabase, store: Store, monkeypatch: pytest.MonkeyPatch, place: str, act: Other
 ) -> None:
     other = await database.open()
@@ -142,9 +142,7 @@ async def test_an_attestation_waits_for_nobody_who_waits_for_it(
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") <= 1
 
 
-async def test_a_second_key_of_a_request_is_never_left_without_its_request(
-    database: PostgresDatabase, store: Store
-) -> None:
+async def test_key_of_a_request_is_never_left_without_its_request(database: PostgresDatabase, store: Store) -> None:
     def ask(connection: Any, key: str) -> int:
         return Outbox().request(connection, "a", {}, key=key, subject="s", version=1, required="null:a").request_id
 

@@ -35,7 +35,7 @@ async def resume(store: Store, _: int) -> object:
 
 
 @pytest.mark.parametrize(("hold", "let_go"), [(pause, unpause), (stop, resume)])
-async def test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten(
+async def test_delivery_held_and_let_go_while_being_parked_is_not_forgotten(
     database: PostgresDatabase, store: Store, hold: Act, let_go: Act
 ) -> None:
     subscription_id = await store.add_subscription(
@@ -66,7 +66,7 @@ async def test_what_is_held_and_let_go_while_it_is_being_parked_is_not_forgotten
         (stop, "delete from sendonce_stops"),
     ],
 )
-async def test_parking_never_waits_for_a_person_because_whoever_resumes_waits_for_it(
+async def test_park_never_waits_for_a_person_who_resumes(
     database: PostgresDatabase, store: Store, hold: Act, change: str
 ) -> None:
     subscription_id = await store.add_subscription(

@@ -12,13 +12,11 @@ from tests.store.databases import PostgresDatabase
     ["https://a.example/x", "http://a.example:8080/", "mailto:ada@example.com", "null:a", "sms:+1555", "sms:a://b/c",
      "https://[::1]:80/x", "x:", "amqp://broker/queue"],
 )  # fmt: skip
-def test_both_databases_know_the_same_places(database: PostgresDatabase, address: str) -> None:
+def test_databases_know_the_same_hosts(database: PostgresDatabase, address: str) -> None:
     assert database.one("select sendonce_place(?)", address) == place_of(address)
 
 
-async def test_no_room_is_missed_whatever_the_planner_knows_of_breakers(
-    database: PostgresDatabase, store: Store
-) -> None:
+async def test_parked_queues_are_all_seen_whatever_the_planner_knows(database: PostgresDatabase, store: Store) -> None:
     """Who goes on after the last name of a page relies on the order, which a join of another kind would lose."""
     database.execute(
         "insert into sendonce_deliveries (event_id, destination_hash, destination, next_attempt_at, parked_on)"

@@ -355,7 +355,7 @@ def asked(long_history: str) -> Asked:
     return seen
 
 
-def test_W18_every_query_is_asked_and_looked_at(asked: Asked) -> None:
+def test_W18_query_is_asked_and_looked_at(asked: Asked) -> None:
     assert EXPECTED.keys() | SMALL == SQL.keys()
     assert EXPECTED.keys() <= asked.keys()
 
@@ -386,7 +386,7 @@ def quiet_database() -> Iterator[PostgresDatabase]:
         server.stop()
 
 
-async def test_W18_settling_writes_no_index(quiet_database: PostgresDatabase) -> None:
+async def test_W18_settle_writes_no_index(quiet_database: PostgresDatabase) -> None:
     store = await PostgresStore.connect(quiet_database.url)
     seen = [await updates_of_a_settle(quiet_database, store) for _ in range(3)]
 
@@ -440,7 +440,7 @@ async def blocks_of_a_claim(store: PostgresStore) -> int:
     return after - before
 
 
-async def test_W18_a_claim_reads_no_more_with_a_million_behind_it(
+async def test_W18_claim_reads_no_more_with_a_million_behind_it(
     long_history: str, no_history: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orchestrating, "FULL_SCAN_SECONDS", 3600)
@@ -452,7 +452,7 @@ async def test_W18_a_claim_reads_no_more_with_a_million_behind_it(
     assert much <= 1.2 * little
 
 
-async def test_W18_a_claim_reads_no_more_under_an_old_snapshot(
+async def test_W18_claim_reads_no_more_under_an_old_snapshot(
     long_history: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orchestrating, "FULL_SCAN_SECONDS", 3600)

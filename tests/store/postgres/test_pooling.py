@@ -105,7 +105,7 @@ async def test_requests_wait_for_each_other_through_it_and_leave_no_lock(
     assert database.one("select count(*) from pg_locks where locktype = 'advisory'") == 0
 
 
-async def test_the_emulated_pooler_keeps_no_session(emulated: Pooler) -> None:
+async def test_emulated_pooler_keeps_no_session(emulated: Pooler) -> None:
     async with await psycopg.AsyncConnection.connect(
         emulated.url, autocommit=True, prepare_threshold=None
     ) as connection:
@@ -117,12 +117,12 @@ async def test_the_emulated_pooler_keeps_no_session(emulated: Pooler) -> None:
             await connection.execute("select 1::int + %s", (1,))
 
 
-async def test_a_pooler_refuses_options(pooler: Pooler | Real) -> None:
+async def test_pooler_refuses_options(pooler: Pooler | Real) -> None:
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter: options"):
         await psycopg.AsyncConnection.connect(f"{pooler.url}?options=-c%20jit%3Doff")
 
 
-async def test_many_publishers_and_workers_share_two_connections(
+async def test_publishers_and_workers_share_two_connections_of_a_pooler(
     database: PostgresDatabase, pooler: Pooler | Real
 ) -> None:
     await publish_from_many(pooler.url)
@@ -174,7 +174,7 @@ async def test_leases_expire_and_operators_act_through_it(database: PostgresData
     await store.close()
 
 
-async def test_the_migrations_run_through_it(pg_dsn: str, postgres_server: Server) -> None:
+async def test_migrations_run_through_it(pg_dsn: str, postgres_server: Server) -> None:
     if not postgres_server.folder:
         pytest.skip("the pooler of the tests cannot log in where a password may be wanted")
     async with Pooler(pg_dsn).run(size=2) as pooler:
@@ -183,7 +183,7 @@ async def test_the_migrations_run_through_it(pg_dsn: str, postgres_server: Serve
     assert sorted(len(each) for each in applied) == [0, 0, len(available(postgres_migrate.PACKAGE))]
 
 
-async def test_real_workers_run_through_it_while_others_publish(
+async def test_workers_run_through_a_pooler_while_others_publish(
     database: PostgresDatabase, pooler: Pooler | Real
 ) -> None:
     await asyncio.to_thread(publish, pooler.url, 99)

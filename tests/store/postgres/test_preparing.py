@@ -28,7 +28,7 @@ async def prepared(store: PostgresStore) -> int:
         return int(row[0])
 
 
-async def test_a_direct_connection_keeps_the_plan_of_a_claim(database: PostgresDatabase) -> None:
+async def test_direct_connection_keeps_the_plan_of_a_claim(database: PostgresDatabase) -> None:
     store = await PostgresStore.connect(database.url)
     for _ in range(4):
         await work(database, store)
@@ -37,7 +37,9 @@ async def test_a_direct_connection_keeps_the_plan_of_a_claim(database: PostgresD
     await store.close()
 
 
-async def test_through_a_pooler_nothing_is_prepared(database: PostgresDatabase, postgres_server: Server) -> None:
+async def test_statements_are_not_prepared_through_a_pooler(
+    database: PostgresDatabase, postgres_server: Server
+) -> None:
     if not postgres_server.folder:
         pytest.skip("the pooler of the tests cannot log in where a password may be wanted")
     async with Pooler(database.url).run(size=2) as pooler:
@@ -51,7 +53,7 @@ async def test_through_a_pooler_nothing_is_prepared(database: PostgresDatabase, 
         await store.close()
 
 
-async def test_a_plan_that_is_gone_is_met_once_and_work_goes_on(database: PostgresDatabase) -> None:
+async def test_plan_that_is_gone_is_met_once_and_work_goes_on(database: PostgresDatabase) -> None:
     store = await PostgresStore.connect(database.url)
     for _ in range(4):
         await work(database, store)
@@ -68,7 +70,7 @@ async def test_a_plan_that_is_gone_is_met_once_and_work_goes_on(database: Postgr
     await store.close()
 
 
-async def test_a_direct_connection_is_known_as_one(database: PostgresDatabase) -> None:
+async def test_direct_connection_is_known_as_one(database: PostgresDatabase) -> None:
     connection, session = await opened(database.url)
     await connection.close()
 

@@ -52,7 +52,7 @@ def publish(database: PostgresDatabase, amount: int, first: int = 0) -> None:
 
 @pytest.mark.parametrize("writes", [True, False], ids=["a worker's", "a person's"])
 @pytest.mark.parametrize("lane", LANES)
-async def test_every_connection_leaves_a_server_that_only_reads(
+async def test_connection_leaves_a_server_that_only_reads(
     database: PostgresDatabase, lane: str, *, writes: bool
 ) -> None:
     store = await PostgresStore.connect(database.url, writes=writes)
@@ -71,7 +71,7 @@ async def test_every_connection_leaves_a_server_that_only_reads(
     await store.close()
 
 
-async def test_who_reads_may_look_at_it_and_a_worker_may_not(database: PostgresDatabase) -> None:
+async def test_standby_may_be_read_and_refuses_workers(database: PostgresDatabase) -> None:
     """A worker that read its gauges there would go on reading them there, when the primary is another."""
     given_due_delivery(database)
     only_reads(database, is_on=True)
@@ -83,7 +83,7 @@ async def test_who_reads_may_look_at_it_and_a_worker_may_not(database: PostgresD
         await PostgresStore.connect(database.url, writes=True)
 
 
-async def test_a_session_that_became_read_only_is_not_kept(database: PostgresDatabase) -> None:
+async def test_session_that_became_read_only_is_not_kept(database: PostgresDatabase) -> None:
     """It is set while we are connected, and taken back for new sessions only."""
     store = await PostgresStore.connect(database.url, writes=True)
     given_due_delivery(database)
@@ -98,7 +98,7 @@ async def test_a_session_that_became_read_only_is_not_kept(database: PostgresDat
     await store.close()
 
 
-async def test_a_doorbell_on_a_server_that_only_reads_waits_and_listens_again(database: PostgresDatabase) -> None:
+async def test_doorbell_on_a_server_that_only_reads_waits_and_listens_again(database: PostgresDatabase) -> None:
     only_reads(database, is_on=True)
     bell = PostgresNotifier(database.url)
     await bell.wait(timedelta(milliseconds=10))
@@ -114,7 +114,7 @@ async def test_a_doorbell_on_a_server_that_only_reads_waits_and_listens_again(da
     await bell.close()
 
 
-def test_an_outage_is_said_once_and_once_more_when_the_server_only_reads() -> None:
+def test_outage_is_said_once_and_once_more_when_the_server_only_reads() -> None:
     said: list[Fact] = []
     outage = Outage("worker", said.append)
 
@@ -130,7 +130,7 @@ def test_an_outage_is_said_once_and_once_more_when_the_server_only_reads() -> No
 
 
 @pytest.mark.slow
-def test_a_worker_says_it_once_and_goes_on_by_itself(database: PostgresDatabase) -> None:
+def test_worker_says_it_once_and_goes_on_by_itself(database: PostgresDatabase) -> None:
     done = "select count(*) from sendonce_deliveries where status = 'Completed'"
     with sendonce("worker", "--poll", "50ms", "--notify", database=database.url) as worker:
         publish(database, 3)
@@ -149,7 +149,7 @@ def test_a_worker_says_it_once_and_goes_on_by_itself(database: PostgresDatabase)
     assert database.one("select max(attempt_count) from sendonce_deliveries") == 1
 
 
-def test_a_worker_does_not_begin_on_a_server_that_only_reads(database: PostgresDatabase) -> None:
+def test_worker_does_not_begin_on_a_server_that_only_reads(database: PostgresDatabase) -> None:
     only_reads(database, is_on=True)
 
     with sendonce("worker", database=database.url) as worker:

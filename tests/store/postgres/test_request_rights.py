@@ -44,7 +44,7 @@ def ask(connection: psycopg.Connection, *, key: str, version: int, rerun: bool =
     ).request_id
 
 
-async def test_M10_the_app_requests_and_looks_and_readers_look(roles: Roles, database: PostgresDatabase) -> None:
+async def test_M10_app_requests_and_looks_and_readers_look(roles: Roles, database: PostgresDatabase) -> None:
     with roles.under(database.url, "app").connection() as connection:
         made = ask(connection, key="job-1", version=3)
         assert ask(connection, key="job-2", version=3) == made
@@ -79,7 +79,7 @@ def test_M10_nobody_changes_what_was_asked_for(roles: Roles, database: PostgresD
             database.execute(change)
 
 
-def test_M10_the_operator_points_a_recipient_elsewhere_and_the_janitor_prunes(
+def test_M10_operator_points_a_recipient_elsewhere_and_the_janitor_prunes(
     roles: Roles, database: PostgresDatabase
 ) -> None:
     with database.connection() as connection:

@@ -100,7 +100,7 @@ async def test_M13_what_somebody_holds_is_left_for_another_time(database: Postgr
     assert len(database.rows("deliveries")) == 1
 
 
-async def test_M13_a_generation_is_not_opened_of_what_is_just_going(database: PostgresDatabase) -> None:
+async def test_M13_generation_is_not_opened_of_what_is_just_going(database: PostgresDatabase) -> None:
     store = await PostgresStore.connect(database.url)
     delivery_id = await given_sent(database, store)
 
@@ -117,7 +117,7 @@ async def test_M13_a_generation_is_not_opened_of_what_is_just_going(database: Po
     assert database.rows("deliveries") == []
 
 
-async def test_M10_the_janitor_prunes_with_the_real_code(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_janitor_prunes_with_the_real_code(database: PostgresDatabase, under: Under) -> None:
     await given_sent(database, await under("orchestrator").open())
     janitor = await under("janitor").open()
     facts: list[Fact] = []
@@ -133,9 +133,7 @@ async def test_M10_the_janitor_prunes_with_the_real_code(database: PostgresDatab
     assert [row["kind"] for row in database.rows("operations")] == ["prune"]
 
 
-async def test_M10_the_janitor_erases_what_has_ended_and_cancels_nothing(
-    database: PostgresDatabase, under: Under
-) -> None:
+async def test_M10_janitor_erases_what_has_ended_and_cancels_nothing(database: PostgresDatabase, under: Under) -> None:
     await given_sent(database, await under("orchestrator").open())
     janitor = await under("janitor").open()
     person = Person(destination="mailto:ada@example.com")
@@ -149,7 +147,7 @@ async def test_M10_the_janitor_erases_what_has_ended_and_cancels_nothing(
         [each async for each in erase(janitor, person, shared=False, operator="ada", reason="test")]
 
 
-async def test_M10_a_worker_without_the_right_says_so_and_works_on(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_worker_without_the_right_says_so_and_works_on(database: PostgresDatabase, under: Under) -> None:
     keeper = await under("keeper").open()
     facts: list[Fact] = []
 

@@ -52,9 +52,7 @@ async def under(roles: Roles, database: PostgresDatabase) -> AsyncIterator[Under
         await each.close()
 
 
-async def test_M10_the_app_records_events_with_contents_and_subscriptions(
-    database: PostgresDatabase, under: Under
-) -> None:
+async def test_M10_app_records_events_with_contents_and_subscriptions(database: PostgresDatabase, under: Under) -> None:
     subscribe(database, "memo.*")
     with under("app").connection() as connection:
         outbox = Outbox(notify=True)
@@ -69,7 +67,7 @@ async def test_M10_the_app_records_events_with_contents_and_subscriptions(
     assert database.one("select count(*) from sendonce_contents where content is not null") == 1
 
 
-async def test_M10_the_app_records_batches_with_duplicates(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_app_records_batches_with_duplicates(database: PostgresDatabase, under: Under) -> None:
     subscribe(database, "memo.created")
     drafts = [Draft("memo.created", {"memo": n}, key=f"memo-{n}", to=["null:a", LETTER]) for n in range(3)]
     with under("app").connection() as connection:
@@ -82,7 +80,7 @@ async def test_M10_the_app_records_batches_with_duplicates(database: PostgresDat
     assert database.one("select count(*) from sendonce_deliveries") == 10
 
 
-async def test_M10_the_app_waits_for_a_racing_twin(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_app_waits_for_a_racing_twin(database: PostgresDatabase, under: Under) -> None:
     def publish() -> bool:
         with under("app").connection() as connection:
             return Outbox().publish(connection, "memo.created", {}, key="one", to="null:a").duplicate
@@ -93,7 +91,7 @@ async def test_M10_the_app_waits_for_a_racing_twin(database: PostgresDatabase, u
     assert database.one("select count(*) from sendonce_deliveries") == 1
 
 
-async def test_W17_the_orchestrator_starts_settles_and_gives_up(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_orchestrator_starts_settles_and_gives_up(database: PostgresDatabase, under: Under) -> None:
     store = await under("orchestrator").open()
     given_due_delivery(database, to=LETTER)
     for _ in range(2):
@@ -109,7 +107,7 @@ async def test_W17_the_orchestrator_starts_settles_and_gives_up(database: Postgr
     assert [row["status"] for row in database.rows("deliveries")] == ["Completed", "PendingRetry", "DeadLettered"]
 
 
-async def test_W17_the_orchestrator_keeps_late_results_as_evidence(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_orchestrator_keeps_late_results_as_evidence(database: PostgresDatabase, under: Under) -> None:
     store = await under("orchestrator").open()
     keeper = await under(KEEPER).open()
     given_due_delivery(database)
@@ -126,7 +124,7 @@ async def test_W17_the_orchestrator_keeps_late_results_as_evidence(database: Pos
     assert database.one("select proven_at is not null from sendonce_deliveries") is True
 
 
-async def test_W17_the_orchestrator_parks_what_it_may_not_change(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_orchestrator_parks_what_it_may_not_change(database: PostgresDatabase, under: Under) -> None:
     store = await under("orchestrator").open()
     paused = subscribe(database, "memo.created", state="paused")
     given_event(database)
@@ -140,7 +138,7 @@ async def test_W17_the_orchestrator_parks_what_it_may_not_change(database: Postg
     assert parked == [(f"subscription:{paused}",), ("stop:channel:mailto",)]
 
 
-async def test_W17_the_orchestrator_cancels(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_orchestrator_cancels(database: PostgresDatabase, under: Under) -> None:
     store = await under("orchestrator").open()
     delivery_id = given_due_delivery(database)
 
@@ -151,7 +149,7 @@ async def test_W17_the_orchestrator_cancels(database: PostgresDatabase, under: U
     assert [row["kind"] for row in database.rows("operations")] == ["cancel"]
 
 
-async def test_M10_the_worker_keeps_its_row_and_its_leases(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_worker_keeps_its_row_and_its_leases(database: PostgresDatabase, under: Under) -> None:
     store = await under("worker").open()
     given_due_delivery(database)
     lease = await given_lease(await under("orchestrator").open())
@@ -172,7 +170,7 @@ async def test_M10_the_worker_keeps_its_row_and_its_leases(database: PostgresDat
     assert database.one("select stopped_at is not null and progressed_at is not null from sendonce_workers") is True
 
 
-async def test_M10_the_worker_reads_what_its_gauges_show(under: Under) -> None:
+async def test_M10_worker_reads_what_its_gauges_show(under: Under) -> None:
     store = await under("worker").open()
 
     worker_id = await store.register("host:1", "1.0", 10, is_listening=True)
@@ -181,7 +179,7 @@ async def test_M10_the_worker_reads_what_its_gauges_show(under: Under) -> None:
     assert [worker.id for worker in (await store.status()).workers] == [worker_id]
 
 
-async def test_M10_the_worker_rolls_counters_up(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_worker_rolls_counters_up(database: PostgresDatabase, under: Under) -> None:
     database.execute("insert into sendonce_counters (name, amount) select 'completed', 1 from generate_series(1, 5)")
 
     await (await under("worker").open()).roll_up_counters()
@@ -203,7 +201,7 @@ async def test_M10_expiry_needs_worker_and_orchestrator_together(database: Postg
     assert [row["status"] for row in database.rows("deliveries")] == ["PendingRetry"]
 
 
-async def test_M10_the_operator_opens_generations_and_discards(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_operator_opens_generations_and_discards(database: PostgresDatabase, under: Under) -> None:
     given_due_delivery(database, to=LETTER)
     given_due_delivery(database)
     engine = await under("orchestrator").open()
@@ -222,7 +220,7 @@ async def test_M10_the_operator_opens_generations_and_discards(database: Postgre
     assert "Dear Ada" in ((await given_lease(engine)).claims[0].content or "")
 
 
-async def test_M10_the_operator_attests_and_writes_findings(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_operator_attests_and_writes_findings(database: PostgresDatabase, under: Under) -> None:
     given_due_delivery(database, to=LETTER)
     engine = await under("orchestrator").open()
     await settle_with(engine, await given_lease(engine), Refused("410"))
@@ -237,7 +235,7 @@ async def test_M10_the_operator_attests_and_writes_findings(database: PostgresDa
     assert [row.id for row in await store.completed_after(after, since=since, limit=9)] == [attested]
 
 
-async def test_W17_the_orchestrator_puts_in_doubt_and_leases_what_is(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_orchestrator_puts_in_doubt_and_leases_what_is(database: PostgresDatabase, under: Under) -> None:
     given_due_delivery(database)
     store = await under("orchestrator").open()
 
@@ -249,7 +247,7 @@ async def test_W17_the_orchestrator_puts_in_doubt_and_leases_what_is(database: P
     assert lease.claims[0].in_doubt
 
 
-async def test_M10_the_operator_stops_and_resumes(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_operator_stops_and_resumes(database: PostgresDatabase, under: Under) -> None:
     given_due_delivery(database, to="null:a")
     store, engine = await under("operator").open(), await under("orchestrator").open()
 
@@ -262,7 +260,7 @@ async def test_M10_the_operator_stops_and_resumes(database: PostgresDatabase, un
     assert len((await given_lease(engine)).claims) == 1
 
 
-async def test_M10_the_operator_keeps_subscriptions(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_operator_keeps_subscriptions(database: PostgresDatabase, under: Under) -> None:
     store, engine = await under("operator").open(), await under("orchestrator").open()
     added = await store.add_subscription(
         tenant="",
@@ -286,7 +284,7 @@ async def test_M10_the_operator_keeps_subscriptions(database: PostgresDatabase, 
     assert database.one("select count(*) from sendonce_operations") == 4
 
 
-async def test_M10_the_operator_keeps_secrets_without_reading_them(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_operator_keeps_secrets_without_reading_them(database: PostgresDatabase, under: Under) -> None:
     store = await under("operator").open()
     added = await store.add_subscription(
         tenant="",
@@ -312,7 +310,7 @@ async def test_M10_the_operator_keeps_secrets_without_reading_them(database: Pos
     await database.close()
 
 
-async def test_M10_the_worker_reads_secrets_and_disables_what_is_gone(database: PostgresDatabase, under: Under) -> None:
+async def test_M10_worker_reads_secrets_and_disables_what_is_gone(database: PostgresDatabase, under: Under) -> None:
     subscription_id = subscribe(database, "memo.*")
     database.execute(
         "insert into sendonce_subscription_secrets (subscription_id, secret) values (?, 'x')", subscription_id
@@ -329,7 +327,7 @@ async def test_M10_the_worker_reads_secrets_and_disables_what_is_gone(database: 
     assert database.execute("select kind, operator from sendonce_operations") == [("disabled", "sendonce worker")]
 
 
-async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
+async def test_M10_janitor_blanks_contents_and_deletes_what_is_finished(
     database: PostgresDatabase, under: Under
 ) -> None:
     given_due_delivery(database, to=LETTER)
@@ -349,7 +347,7 @@ async def test_M10_the_janitor_blanks_contents_and_deletes_what_is_finished(
     assert database.rows("deliveries") == database.rows("events") == database.rows("contents") == []
 
 
-async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(database: PostgresDatabase, under: Under) -> None:
+async def test_W17_temporary_table_of_the_same_name_deceives_nobody(database: PostgresDatabase, under: Under) -> None:
     """The function that parks runs with its owner's rights, and triggers decide by what they read."""
     active = subscribe(database, "memo.created")
     given_event(database)
@@ -369,7 +367,7 @@ async def test_W17_a_temporary_table_of_the_same_name_deceives_nobody(database: 
     assert database.execute("select parked_on from sendonce_deliveries") == [(None,)]
 
 
-def test_M10_the_rights_can_be_granted_again(roles: Roles, database: PostgresDatabase) -> None:
+def test_M10_rights_can_be_granted_again(roles: Roles, database: PostgresDatabase) -> None:
     rights = "select relname, relacl::text from pg_class where relname like 'sendonce%%' order by relname"
     before = database.execute(rights)
 
@@ -379,6 +377,6 @@ def test_M10_the_rights_can_be_granted_again(roles: Roles, database: PostgresDat
 
 
 @pytest.mark.parametrize("prefix", ["", 'x"; drop table t; --', "x'", "Sendonce_", "9_", "ä_", "x" * 51, "a-b", "x\n"])
-def test_M10_a_prefix_that_is_no_plain_name_is_refused(prefix: str) -> None:
+def test_M10_prefix_that_is_no_plain_name_is_refused(prefix: str) -> None:
     with pytest.raises(ConfigError, match="prefix"):
         grants.sql(prefix)

@@ -83,7 +83,7 @@ async def live(url: str) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_a_database_may_have_odd_defaults(database: PostgresDatabase, odd: str) -> None:
+async def test_database_may_have_odd_defaults(database: PostgresDatabase, odd: str) -> None:
     set_for_database(database, ODD[odd])
     publish(database.url, "one")
 
@@ -91,7 +91,7 @@ async def test_a_database_may_have_odd_defaults(database: PostgresDatabase, odd:
     assert await migrate(database.url) == []
 
 
-async def test_a_reload_of_the_servers_settings_changes_nothing_for_us(database: PostgresDatabase) -> None:
+async def test_reload_of_the_servers_settings_changes_nothing_for_us(database: PostgresDatabase) -> None:
     """It is for sessions that have not said what they want."""
     connection, _ = await opened(database.url)
     cursor = await connection.execute(
@@ -103,9 +103,7 @@ async def test_a_reload_of_the_servers_settings_changes_nothing_for_us(database:
     await connection.close()
 
 
-async def test_a_program_may_have_an_odd_environment(
-    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_program_may_have_an_odd_environment(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(database.url, "one")
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
@@ -113,7 +111,7 @@ async def test_a_program_may_have_an_odd_environment(
     await live(database.url)
 
 
-def test_a_worker_with_an_odd_environment_sends_and_says_nothing(database: PostgresDatabase) -> None:
+def test_worker_with_an_odd_environment_sends_and_says_nothing(database: PostgresDatabase) -> None:
     for key in ("one", "two", "three"):
         publish(database.url, key)
 
@@ -126,7 +124,7 @@ def test_a_worker_with_an_odd_environment_sends_and_says_nothing(database: Postg
 
 
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
-async def test_behind_a_pooler_nothing_conflicts_and_no_session_is_changed(
+async def test_pooler_sees_no_conflict_and_no_changed_session(
     database: PostgresDatabase, postgres_server: Server, level: str
 ) -> None:
     """One who waited for a row sees what came before, though single statements are transactions of their own."""
@@ -170,7 +168,7 @@ def narrow(request: pytest.FixtureRequest, postgres_server: Server) -> Iterator[
     postgres_server.drop_database(name)
 
 
-async def test_a_database_that_cannot_keep_every_text_is_refused_before_anything_is_made(
+async def test_database_that_cannot_keep_every_text_is_refused_before_anything_is_made(
     narrow: PostgresDatabase,
 ) -> None:
     with pytest.raises(StoreError, match=r"this database's encoding is (LATIN1|SQL_ASCII), which cannot keep every"):
@@ -181,7 +179,7 @@ async def test_a_database_that_cannot_keep_every_text_is_refused_before_anything
     assert diagnosed["encoding"].level is Level.PROBLEM
 
 
-async def test_no_worker_begins_where_not_every_text_can_be_kept(narrow: PostgresDatabase) -> None:
+async def test_worker_refuses_a_database_that_cannot_keep_every_text(narrow: PostgresDatabase) -> None:
     with psycopg.connect(narrow.url, client_encoding="UTF8") as connection:
         connection.execute(postgres_migrate.sql().encode())
     store = await open_store(narrow.url)
@@ -199,7 +197,7 @@ SCHEMAS = ("My Schema", 'with "quotes"', "Größe", "select")
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_the_tables_may_be_in_a_schema_of_any_name(pg_dsn: str, schema: str) -> None:
+async def test_tables_may_be_in_a_schema_of_any_name(pg_dsn: str, schema: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(pg_dsn)["dbname"]
     spelled = psycopg.sql.Identifier(schema)
     with psycopg.connect(pg_dsn, autocommit=True) as connection:
@@ -214,7 +212,7 @@ async def test_the_tables_may_be_in_a_schema_of_any_name(pg_dsn: str, schema: st
     await live(pg_dsn)
 
 
-def test_a_worker_without_enough_descriptors_says_so_before_it_claims(database: PostgresDatabase) -> None:
+def test_worker_without_enough_descriptors_says_so_before_it_claims(database: PostgresDatabase) -> None:
     publish(database.url, "one")
     database.execute("update sendonce_deliveries set if_unsure = 'hold'")
 
@@ -225,7 +223,7 @@ def test_a_worker_without_enough_descriptors_says_so_before_it_claims(database: 
     assert database.rows("workers") == database.rows("attempts") == []
 
 
-def test_a_worker_with_just_enough_descriptors_opens_all_it_needs_first(database: PostgresDatabase) -> None:
+def test_worker_with_just_enough_descriptors_opens_all_it_needs_first(database: PostgresDatabase) -> None:
     for number in range(30):
         publish(database.url, str(number))
 
@@ -236,7 +234,7 @@ def test_a_worker_with_just_enough_descriptors_opens_all_it_needs_first(database
     assert database.one("select count(*) from sendonce_deliveries where status = 'Completed'") == 30
 
 
-async def test_everything_is_open_before_the_first_claim(database: PostgresDatabase) -> None:
+async def test_connections_are_all_open_before_the_first_claim(database: PostgresDatabase) -> None:
     """Who cannot open one more connection has none to open in the middle of its work."""
     publish(database.url, "one")
     store = await PostgresStore.connect(database.url, writes=True)

@@ -30,7 +30,7 @@ async def database(
     server.drop_database(name)
 
 
-async def test_a_delivery_goes_its_whole_way(database: PostgresDatabase) -> None:
+async def test_delivery_goes_its_whole_way(database: PostgresDatabase) -> None:
     assert await postgres_migrate.migrate(database.url) == [each.name for each in available(postgres_migrate.PACKAGE)]
     assert await postgres_migrate.migrate(database.url) == []
     store = await database.open()
@@ -65,7 +65,7 @@ async def test_a_delivery_goes_its_whole_way(database: PostgresDatabase) -> None
     assert await store.is_idle()
 
 
-async def test_many_events_are_recorded_at_once(database: PostgresDatabase) -> None:
+async def test_events_are_recorded_many_at_once(database: PostgresDatabase) -> None:
     await postgres_migrate.migrate(database.url)
 
     database.publish_many(1200)

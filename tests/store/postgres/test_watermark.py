@@ -24,7 +24,7 @@ async def claimed(store: PostgresStore, limit: int) -> list[int]:
     return [] if lease is None else sorted(claim.delivery_id for claim in lease.claims)
 
 
-async def test_what_was_committed_behind_the_mark_is_found_by_the_next_full_look(
+async def test_event_committed_behind_the_mark_is_found_by_the_next_full_look(
     database: Database, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
@@ -40,7 +40,7 @@ async def test_what_was_committed_behind_the_mark_is_found_by_the_next_full_look
     assert (before, at) == ([backlog[2]], [early])
 
 
-async def test_a_claim_that_was_not_filled_ends_the_mark(
+async def test_claim_that_was_not_filled_ends_the_mark(
     database: Database, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch)
@@ -52,7 +52,7 @@ async def test_a_claim_that_was_not_filled_ends_the_mark(
     assert await claimed(store, 2) == [early]
 
 
-async def test_two_who_begin_at_their_own_marks_claim_everything_once(
+async def test_workers_with_their_own_marks_claim_everything_once(
     database: Database, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)

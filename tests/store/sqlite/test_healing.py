@@ -48,7 +48,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_lock_of_another_process_passes(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_lock_of_another_process_passes(database: SqliteDatabase, store: SqliteStore) -> None:
     given_due_delivery(database)
 
     with locked_by_another_process(database):
@@ -61,7 +61,7 @@ async def test_a_lock_of_another_process_passes(database: SqliteDatabase, store:
     assert started.lease is not None
 
 
-async def test_a_writer_waits_for_another_one(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_writer_waits_for_another_one(database: SqliteDatabase, store: SqliteStore) -> None:
     given_due_delivery(database)
     with locked_by_another_process(database):
         waiting = asyncio.ensure_future(store.start(WORKER, 10, HOLD))
@@ -89,7 +89,7 @@ async def test_reads_do_not_wait_for_the_stores_own_writer(database: SqliteDatab
     await writing
 
 
-async def test_a_full_database_passes_and_a_settle_is_all_or_nothing(
+async def test_full_database_passes_and_a_settle_is_all_or_nothing(
     database: SqliteDatabase, store: SqliteStore
 ) -> None:
     given_due_deliveries(database, 200)
@@ -107,9 +107,7 @@ async def test_a_full_database_passes_and_a_settle_is_all_or_nothing(
     assert verdicts == [Verdict.APPLIED] * 200
 
 
-async def test_a_refused_change_is_undone_and_named_without_values(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_refused_change_is_undone_and_named_without_values(database: SqliteDatabase, store: SqliteStore) -> None:
     def break_the_rules(connection: sqlite3.Connection) -> None:
         connection.execute("delete from sendonce_counters")
         connection.execute("update sendonce_deliveries set status = 'Completed', next_attempt_at = null")
@@ -124,7 +122,7 @@ async def test_a_refused_change_is_undone_and_named_without_values(
     assert (await store.status()).due == 1
 
 
-async def test_a_decision_that_fails_leaves_the_lease(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_decision_that_fails_leaves_the_lease(database: SqliteDatabase, store: SqliteStore) -> None:
     def fail(_: object) -> list[Result]:
         raise ZeroDivisionError
 
@@ -138,14 +136,14 @@ async def test_a_decision_that_fails_leaves_the_lease(database: SqliteDatabase, 
     assert len(await expire(store)) == 1
 
 
-async def test_missing_tables_are_named_as_that(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_tables_that_are_missing_are_named_as_that(database: SqliteDatabase, store: SqliteStore) -> None:
     database.execute("drop table sendonce_stops")
 
     with pytest.raises(SchemaMismatch, match="sendonce migrate"):
         await store.start(WORKER, 10, HOLD)
 
 
-async def test_a_connection_that_cannot_roll_back_is_replaced(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_connection_that_cannot_roll_back_is_replaced(database: SqliteDatabase, store: SqliteStore) -> None:
     class Stuck:
         """A connection whose transaction cannot be ended."""
 

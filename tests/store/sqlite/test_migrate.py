@@ -38,7 +38,7 @@ def schema_of(path: Path) -> list[tuple[str, ...]]:
         connection.close()
 
 
-async def test_migrating_twice_applies_once(tmp_path: Path) -> None:
+async def test_migrate_twice_applies_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
 
     assert await sqlite_migrate.schema_version(url) == 0
@@ -48,7 +48,7 @@ async def test_migrating_twice_applies_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("round", range(3))
-def test_two_processes_migrating_at_once_apply_once(tmp_path: Path, round: int) -> None:
+def test_processes_that_migrate_at_once_apply_once(tmp_path: Path, round: int) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen([sys.executable, "-c", MIGRATE, url], **pipes) for _ in range(3)]  # type: ignore[call-overload]
@@ -62,7 +62,7 @@ def test_two_processes_migrating_at_once_apply_once(tmp_path: Path, round: int) 
     assert sorted(answers) == [str(ALL), "[]", "[]"]
 
 
-async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
+async def test_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     connection = sqlite3.connect(path)
     connection.execute("create table sendonce_workers (id integer)")
@@ -74,7 +74,7 @@ async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [name for _, name, _ in schema_of(path)] == ["sendonce_workers"]
 
 
-async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, database: SqliteDatabase) -> None:
+async def test_printed_script_makes_the_same_schema(tmp_path: Path, database: SqliteDatabase) -> None:
     path = tmp_path / "printed.db"
     connection = sqlite3.connect(path)
     connection.executescript(sqlite_migrate.sql())
@@ -85,11 +85,11 @@ async def test_the_printed_script_makes_the_same_schema(tmp_path: Path, database
     assert await sqlite_migrate.migrate(str(path)) == []
 
 
-def test_nothing_is_printed_when_nothing_is_missing() -> None:
+def test_migrate_prints_nothing_when_nothing_is_missing() -> None:
     assert sqlite_migrate.sql(from_version=KNOWN) == ""
 
 
-async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(database: SqliteDatabase) -> None:
+async def test_schema_that_is_too_new_is_refused_and_the_next_one_is_not(database: SqliteDatabase) -> None:
     database.execute("update sendonce_meta set value = ? where name = 'schema_version'", str(KNOWN + 1))
     store = await SqliteStore.connect(database.url)
     assert (await store.status()).schema_version == KNOWN + 1
@@ -100,6 +100,6 @@ async def test_a_schema_that_is_too_new_is_refused_and_the_next_one_is_not(datab
         await SqliteStore.connect(database.url)
 
 
-async def test_reading_the_version_makes_no_file(tmp_path: Path) -> None:
+async def test_version_is_read_without_making_a_file(tmp_path: Path) -> None:
     assert await sqlite_migrate.schema_version(f"sqlite:///{tmp_path}/none.db") == 0
     assert os.listdir(tmp_path) == []

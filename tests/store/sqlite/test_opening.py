@@ -30,18 +30,18 @@ from tests.store.databases import SqliteDatabase
         (":memory:", ":memory:"),
     ],
 )
-def test_an_address_names_a_file_or_memory(url: str, path: str) -> None:
+def test_address_names_a_file_or_memory(url: str, path: str) -> None:
     assert parse_url(url) == path
 
 
 @pytest.mark.parametrize("url", ["sqlite:notes.db", "sqlite:/notes.db", "sqlite://notes.db", "a\0b"])
-def test_an_address_that_names_nothing_is_refused(url: str) -> None:
+def test_address_that_names_nothing_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         parse_url(url)
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_a_database_in_memory_has_its_tables_and_works(inline: bool) -> None:
+async def test_database_in_memory_has_its_tables_and_works(inline: bool) -> None:
     store = await SqliteStore.connect("sqlite://", inline=inline)
     outbox = Outbox()
     await store.transact(lambda connection: outbox.publish(connection, "a.b", {}, key="k", to="null:a"))
@@ -53,7 +53,7 @@ async def test_a_database_in_memory_has_its_tables_and_works(inline: bool) -> No
     await store.close()
 
 
-async def test_two_databases_in_memory_are_two() -> None:
+async def test_databases_in_memory_are_separate() -> None:
     one, other = await SqliteStore.connect(":memory:"), await SqliteStore.connect(":memory:")
     await one.stop("all", "", operator="ada", reason=None)
 
@@ -63,7 +63,7 @@ async def test_two_databases_in_memory_are_two() -> None:
     await other.close()
 
 
-async def test_inline_calls_stay_in_the_callers_thread(database: SqliteDatabase) -> None:
+async def test_calls_inline_stay_in_the_callers_thread(database: SqliteDatabase) -> None:
     inline = await SqliteStore.connect(database.url, inline=True)
     hopping = await SqliteStore.connect(database.url)
 
@@ -73,14 +73,14 @@ async def test_inline_calls_stay_in_the_callers_thread(database: SqliteDatabase)
     await hopping.close()
 
 
-async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+async def test_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(SchemaMismatch, match="sendonce migrate"):
         await SqliteStore.connect(f"sqlite:///{tmp_path}/none.db")
 
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+async def test_file_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table notes (id integer)")
@@ -93,7 +93,7 @@ async def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path) -> Non
     assert path.read_bytes() == before
 
 
-async def test_what_is_not_a_database_is_said_to_be_none(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_database_is_said_to_be_none(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ada, " * 1000)
 
@@ -101,7 +101,7 @@ async def test_what_is_not_a_database_is_said_to_be_none(tmp_path: Path) -> None
         await SqliteStore.connect(str(path))
 
 
-async def test_odd_characters_in_a_files_name(tmp_path: Path) -> None:
+async def test_file_name_may_have_odd_characters(tmp_path: Path) -> None:
     path = tmp_path / "50% of #1?.db"
     await sqlite_migrate.migrate(f"sqlite:///{path}")
     store = await SqliteStore.connect(f"sqlite:///{path}")
@@ -111,7 +111,7 @@ async def test_odd_characters_in_a_files_name(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_closed_store_says_so_and_can_be_closed_again(store: SqliteStore) -> None:
+async def test_store_that_is_closed_says_so_and_can_be_closed_again(store: SqliteStore) -> None:
     await store.close()
     await store.close()
 
@@ -119,7 +119,7 @@ async def test_a_closed_store_says_so_and_can_be_closed_again(store: SqliteStore
         await store.status()
 
 
-async def test_the_file_is_durable_and_rules_are_on(store: SqliteStore) -> None:
+async def test_file_is_durable_and_rules_are_on(store: SqliteStore) -> None:
     def read(connection: sqlite3.Connection) -> list[object]:
         names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         return [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
@@ -127,7 +127,7 @@ async def test_the_file_is_durable_and_rules_are_on(store: SqliteStore) -> None:
     assert await store.transact(read) == ["wal", 2, 1, 5000]
 
 
-async def test_all_times_come_from_the_clock_it_was_given(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_times_all_come_from_the_clock_that_was_given(database: SqliteDatabase, store: SqliteStore) -> None:
     given_due_delivery(database)
     database.advance(timedelta(days=1000))
     started = await store.start(WORKER, 1, HOLD)

@@ -82,7 +82,7 @@ def aliases_of(sql: str) -> set[str]:
     return found
 
 
-def test_no_growing_table_is_scanned(connection: sqlite3.Connection) -> None:
+def test_tables_that_grow_are_never_scanned(connection: sqlite3.Connection) -> None:
     scanned = {}
     for name in EXPLAINED:
         lines = [line for line in plan_of(connection, QUERIES[name]) if line.startswith("SCAN")]
@@ -92,11 +92,11 @@ def test_no_growing_table_is_scanned(connection: sqlite3.Connection) -> None:
     assert {name: tables for name, tables in scanned.items() if tables} == {}
 
 
-def test_the_index_is_the_one_meant(connection: sqlite3.Connection) -> None:
+def test_index_is_the_one_meant(connection: sqlite3.Connection) -> None:
     plans = {name: plan_of(connection, QUERIES[name]) for name in MEANT}
 
     assert {name: plan for name, plan in plans.items() if MEANT[name] not in plan} == {}
 
 
-def test_a_claim_needs_no_sort(connection: sqlite3.Connection) -> None:
+def test_claim_needs_no_sort(connection: sqlite3.Connection) -> None:
     assert not [line for line in plan_of(connection, QUERIES["claim_due"]) if "TEMP B-TREE" in line]

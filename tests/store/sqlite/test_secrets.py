@@ -34,7 +34,7 @@ async def rotate(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("replace", [reseal, rotate])
-async def test_nothing_of_an_old_secret_stays_in_the_file(
+async def test_secret_that_was_replaced_leaves_nothing_in_the_file(
     database: SqliteDatabase, store: SqliteStore, replace: Callable[[SqliteStore], Awaitable[None]]
 ) -> None:
     await store.transact(lambda connection: connection.execute("pragma secure_delete = off").fetchall())

@@ -18,7 +18,9 @@ def unclean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unclean")
 @pytest.mark.parametrize("bad", ["half \ud800 a character", {"not": "text"}])
-async def test_one_bad_text_in_a_batch_is_dropped_alone(database: SqliteDatabase, store: SqliteStore, bad: str) -> None:
+async def test_text_that_cannot_be_kept_is_dropped_alone(
+    database: SqliteDatabase, store: SqliteStore, bad: str
+) -> None:
     ids = given_due_deliveries(database, 20)
     lease = await given_lease(store, limit=20)
     results = [result(lease, Delivered(f"n-{place}"), of=place) for place in range(20)]

@@ -41,7 +41,7 @@ async def a_rate(store: Store, rate: float) -> int:
     return id
 
 
-async def test_a_token_is_given_once(database: Database, store: Store) -> None:
+async def test_token_is_given_once(database: Database, store: Store) -> None:
     id = await a_rate(store, 0.01)
     database.advance(200 * S)
 
@@ -59,7 +59,7 @@ async def test_tokens_that_are_given_back_at_once_are_all_there(database: Databa
     assert database.one("select tokens from sendonce_buckets") == 5 * TAKERS
 
 
-async def test_one_of_many_gets_the_probe(database: Database, store: Store) -> None:
+async def test_probe_is_given_to_one_of_many(database: Database, store: Store) -> None:
     await store.trip(ROOM, pause=S, code=None)
     database.advance(2 * S)
 
@@ -68,7 +68,7 @@ async def test_one_of_many_gets_the_probe(database: Database, store: Store) -> N
     assert sorted(out.amount for out in given) == [0, 0, 0, 1]
 
 
-async def test_what_is_on_its_way_by_others_is_not_let_out_again(database: Database, store: Store) -> None:
+async def test_probe_in_flight_by_others_is_not_let_out_again(database: Database, store: Store) -> None:
     await store.trip(ROOM, pause=S, code=None)
     database.advance(2 * S)
     probe = await store.let_out(ROOM, 1, HOLD)
@@ -96,7 +96,7 @@ async def test_answers_that_come_at_once_are_all_counted(database: Database, sto
     assert database.one("select failed from sendonce_breakers") == TAKERS
 
 
-async def test_a_breaker_is_opened_once(database: Database, store: Store) -> None:
+async def test_breaker_is_opened_once(database: Database, store: Store) -> None:
     stores = [await database.open() for _ in range(TAKERS)]
 
     opened = await asyncio.gather(*[each.trip(ROOM, pause=S, code=None) for each in stores])

@@ -12,7 +12,7 @@ from tests.given import given_event
 from tests.store.databases import Database
 
 
-async def test_fifty_racing_publishers_of_one_key_make_one_event(database: Database, store: Store) -> None:
+async def test_publishers_that_race_for_one_key_make_one_event(database: Database, store: Store) -> None:
     def publish() -> tuple[int, bool]:
         with database.connection() as connection:
             published = Outbox().publish(connection, "memo.created", {"memo": 1}, key="memo-1", to=["null:a", "null:b"])
@@ -26,7 +26,7 @@ async def test_fifty_racing_publishers_of_one_key_make_one_event(database: Datab
     assert len(database.rows("deliveries")) == 2
 
 
-async def test_W3_the_same_key_again_makes_nothing_new(database: Database, store: Store) -> None:
+async def test_W3_same_key_again_makes_nothing_new(database: Database, store: Store) -> None:
     first = given_event(database, key="memo-1", to="null:a")
     second = given_event(database, key="memo-1", to="null:a")
 
@@ -34,14 +34,14 @@ async def test_W3_the_same_key_again_makes_nothing_new(database: Database, store
     assert len(await store.deliveries_of(first)) == 1
 
 
-async def test_a_key_reused_for_other_content_is_refused(database: Database, store: Store) -> None:
+async def test_key_reused_for_other_content_is_refused(database: Database, store: Store) -> None:
     given_event(database, key="memo-1", payload={"a": 1})
 
     with pytest.raises(KeyReused):
         given_event(database, key="memo-1", payload={"a": 2})
 
 
-async def test_what_was_rolled_back_was_never_there(database: Database, store: Store) -> None:
+async def test_event_rolled_back_was_never_there(database: Database, store: Store) -> None:
     def publish_and_fail() -> None:
         with database.connection() as connection:
             Outbox().publish(connection, "memo.created", 1, key="memo-1", to="null:a")
@@ -54,7 +54,7 @@ async def test_what_was_rolled_back_was_never_there(database: Database, store: S
     assert (await store.start(1, 10, timedelta(minutes=1))).lease is None
 
 
-async def test_a_delivery_is_due_in_the_moment_it_is_recorded(database: Database, store: Store) -> None:
+async def test_delivery_is_due_in_the_moment_it_is_recorded(database: Database, store: Store) -> None:
     event_id = given_event(database, to="null:a")
 
     [row] = await store.deliveries_of(event_id)

@@ -51,9 +51,7 @@ async def a_subscription(store: Store, destination: str = SLOW, *, rate: float |
     )
 
 
-async def test_a_claim_takes_what_each_destination_has_left_and_parks_the_rest(
-    database: Database, store: Store
-) -> None:
+async def test_claim_takes_what_each_destination_has_left_and_parks_the_rest(database: Database, store: Store) -> None:
     slow = given_due_deliveries(database, 5, to=SLOW)
     quick = given_due_deliveries(database, 2, to=QUICK)
 
@@ -67,7 +65,7 @@ async def test_a_claim_takes_what_each_destination_has_left_and_parks_the_rest(
     assert (row.parked_on, row.attempt_count, row.status) == (f"destination:{SLOW}", 0, DeliveryState.PENDING)
 
 
-async def test_what_is_on_its_way_counts(database: Database, store: Store) -> None:
+async def test_slots_count_what_is_in_flight(database: Database, store: Store) -> None:
     slow = given_due_deliveries(database, 3, to=SLOW)
 
     started = await store.start(WORKER, 10, HOLD, Limits(each=3, left={SLOW: 1}))
@@ -76,7 +74,7 @@ async def test_what_is_on_its_way_counts(database: Database, store: Store) -> No
     assert (await store.start(WORKER, 10, HOLD, Limits(each=3, left={SLOW: 0}))).lease is None
 
 
-async def test_a_host_is_limited_over_all_its_destinations(database: Database, store: Store) -> None:
+async def test_host_is_limited_over_all_its_destinations(database: Database, store: Store) -> None:
     ids = [given_due_delivery(database, to=f"https://slow.example:8443/{number}") for number in range(4)]
     other = given_due_delivery(database, to="https://slow.example/9")
 
@@ -94,7 +92,7 @@ async def test_a_host_is_limited_over_all_its_destinations(database: Database, s
         ("slow.example", ["slow.example", "SLOW.example.", "slow.example:443", "Slow.Example.:443"]),
     ],
 )
-async def test_however_a_host_is_spelled_it_is_one_place(
+async def test_host_is_one_in_every_spelling(
     database: Database, store: Store, place: str, spellings: list[str]
 ) -> None:
     ids = [given_due_delivery(database, to=f"https://{host}/{at}") for at, host in enumerate(spellings)]
@@ -105,7 +103,7 @@ async def test_however_a_host_is_spelled_it_is_one_place(
     assert await rooms(store) == {f"place:{place}": len(spellings) - 1}
 
 
-async def test_rooms_of_one_host_share_what_it_has_left(database: Database, store: Store) -> None:
+async def test_parked_queues_of_one_host_share_what_it_has_left(database: Database, store: Store) -> None:
     one, other = "https://slow.example/a", "https://slow.example/b"
     given_due_deliveries(database, 2, to=one)
     given_due_deliveries(database, 2, to=other)
@@ -118,7 +116,7 @@ async def test_rooms_of_one_host_share_what_it_has_left(database: Database, stor
     assert len(ids_of(started)) == 1
 
 
-async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Database, store: Store) -> None:
+async def test_scheme_without_hosts_is_one_place_and_null_is_none(database: Database, store: Store) -> None:
     mails = [given_due_delivery(database, to=f"mailto:{name}@example.com") for name in ("ada", "bob", "cy")]
     nothing = given_due_deliveries(database, 3, to="null:a")
 
@@ -128,9 +126,7 @@ async def test_a_scheme_without_hosts_is_one_place_and_null_is_none(database: Da
     assert await rooms(store) == {"place:mailto": 1}
 
 
-async def test_a_subscription_is_limited_by_itself_and_its_host_by_its_address(
-    database: Database, store: Store
-) -> None:
+async def test_subscription_is_limited_by_itself_and_its_host_by_its_address(database: Database, store: Store) -> None:
     first, second = await a_subscription(store), await a_subscription(store)
     for _ in range(2):
         given_event(database)
@@ -142,7 +138,7 @@ async def test_a_subscription_is_limited_by_itself_and_its_host_by_its_address(
     assert (await store.start(WORKER, 10, HOLD, Limits(left_at_place={"slow.example": 0}))).lease is None
 
 
-async def test_what_waits_is_claimed_out_of_its_room_oldest_first(database: Database, store: Store) -> None:
+async def test_parked_deliveries_are_claimed_oldest_first(database: Database, store: Store) -> None:
     slow = given_due_deliveries(database, 5, to=SLOW)
     await store.start(WORKER, 10, HOLD, Limits(each=1))
 
@@ -156,7 +152,7 @@ async def test_what_waits_is_claimed_out_of_its_room_oldest_first(database: Data
     assert (row.status, row.parked_on, row.attempt_count) == (DeliveryState.COMPLETED, None, 1)
 
 
-async def test_a_probe_is_made_with_the_least_tried_at_the_front(database: Database, store: Store) -> None:
+async def test_probe_is_made_with_the_least_tried_at_the_front(database: Database, store: Store) -> None:
     """One that always fails would otherwise keep a breaker open for everybody behind it."""
     poison = given_due_delivery(database, to=SLOW)
     name = f"destination:{SLOW}"
@@ -171,7 +167,7 @@ async def test_a_probe_is_made_with_the_least_tried_at_the_front(database: Datab
     assert ids_of(await store.start_waiting(WORKER, {name: 1}, HOLD)) == [poison]
 
 
-async def test_a_room_is_left_for_what_holds_more(database: Database, store: Store) -> None:
+async def test_delivery_leaves_its_parked_queue_for_what_holds_it_longer(database: Database, store: Store) -> None:
     """A subscription that is paused while its deliveries wait elsewhere: they wait for it then, and go on with it."""
     paused, other = await a_subscription(store), await a_subscription(store)
     given_event(database)
@@ -187,7 +183,7 @@ async def test_a_room_is_left_for_what_holds_more(database: Database, store: Sto
     assert [claim.subscription_id for claim in claims_of(await store.start(WORKER, 10, HOLD))] == [paused]
 
 
-async def test_nothing_comes_out_of_a_room_while_all_is_stopped(database: Database, store: Store) -> None:
+async def test_parked_deliveries_stay_while_all_is_stopped(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2, to=SLOW)
     await store.start(WORKER, 10, HOLD, Limits(left={SLOW: 0}))
     await store.stop("all", "", operator="ada", reason=None)
@@ -195,7 +191,7 @@ async def test_nothing_comes_out_of_a_room_while_all_is_stopped(database: Databa
     assert (await store.start_waiting(WORKER, {f"destination:{SLOW}": 2}, HOLD)).lease is None
 
 
-async def test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent(database: Database, store: Store) -> None:
+async def test_breaker_that_is_open_stops_claims_and_spends_no_attempt(database: Database, store: Store) -> None:
     slow, quick = given_due_delivery(database, to=SLOW), given_due_delivery(database, to=QUICK)
     assert await store.trip(f"destination:{SLOW}", pause=10 * S, code="http_503")
 
@@ -211,7 +207,7 @@ async def test_behind_a_breaker_nothing_is_claimed_and_no_attempt_is_spent(datab
     assert room in (await store.status()).rooms
 
 
-async def test_one_caller_gets_the_probe_when_it_is_due(database: Database, store: Store) -> None:
+async def test_probe_that_is_due_goes_to_one_caller(database: Database, store: Store) -> None:
     given_due_deliveries(database, 2, to=SLOW)
     name = f"destination:{SLOW}"
     await store.trip(name, pause=10 * S, code=None)
@@ -235,7 +231,7 @@ async def probe(database: Database, store: Store, name: str, answers: Answers) -
     return await store.learn(name, out.turn, answers, PAUSES)
 
 
-async def test_a_failed_probe_waits_longer_and_longer_up_to_the_longest(database: Database, store: Store) -> None:
+async def test_failed_probe_waits_longer_and_longer_up_to_the_longest(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
     await store.trip(name, pause=10 * S, code=None)
@@ -251,7 +247,7 @@ async def test_a_failed_probe_waits_longer_and_longer_up_to_the_longest(database
     assert waits == [20, 40, 60, 60, 60]
 
 
-async def test_what_gets_through_eases_a_breaker_step_by_step(database: Database, store: Store) -> None:
+async def test_breaker_eases_step_by_step_with_what_gets_through(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
     await store.trip(name, pause=S, code=None)
@@ -269,7 +265,7 @@ async def test_what_gets_through_eases_a_breaker_step_by_step(database: Database
     assert not await store.learn(name, 1, Answers(failed=1), PAUSES)
 
 
-async def test_a_breaker_is_read_as_it_was_written(database: Database, store: Store) -> None:
+async def test_breaker_is_read_as_it_was_written(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
     await store.trip(name, pause=2.5 * S, code="E" * 500)
@@ -285,7 +281,7 @@ async def test_a_breaker_is_read_as_it_was_written(database: Database, store: St
     assert breaker.opened_at < (await store.status()).now < breaker.probe_at
 
 
-async def test_a_breaker_of_the_version_before_is_probed_and_closed(database: Database, store: Store) -> None:
+async def test_breaker_of_the_version_before_is_probed_and_closed(database: Database, store: Store) -> None:
     """It has written neither a turn nor a count."""
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
@@ -297,7 +293,7 @@ async def test_a_breaker_of_the_version_before_is_probed_and_closed(database: Da
     assert (await store.let_out(name, 5, HOLD)).amount == 2
 
 
-async def test_what_was_let_out_in_another_turn_changes_nothing(database: Database, store: Store) -> None:
+async def test_breaker_ignores_what_was_let_out_in_another_turn(database: Database, store: Store) -> None:
     given_due_deliveries(database, 1, to=SLOW)
     name = f"destination:{SLOW}"
     await store.trip(name, pause=S, code=None)
@@ -314,7 +310,7 @@ async def test_what_was_let_out_in_another_turn_changes_nothing(database: Databa
     assert await the_room(store) == before
 
 
-async def test_a_probe_that_was_not_sent_is_anybodys(database: Database, store: Store) -> None:
+async def test_probe_that_was_not_sent_is_anybodys(database: Database, store: Store) -> None:
     name = f"destination:{SLOW}"
     await store.trip(name, pause=S, code=None)
     database.advance(2 * S)
@@ -342,7 +338,7 @@ async def test_probes_are_made_all_over_a_room(database: Database, store: Store)
     assert len(await rooms(store)) == 1
 
 
-async def test_a_probe_prefers_what_was_never_tried(database: Database, store: Store) -> None:
+async def test_probe_prefers_what_was_never_tried(database: Database, store: Store) -> None:
     tried = [given_due_delivery(database, to=f"sms:{n}") for n in range(30)]
     await settle_with(store, await given_lease(store, limit=100), Failed("busy"))
     database.advance(60 * S)
@@ -359,7 +355,7 @@ async def test_a_probe_prefers_what_was_never_tried(database: Database, store: S
     assert ids_of(third)[0] in tried
 
 
-async def test_a_breaker_that_nothing_waits_behind_is_forgotten(database: Database, store: Store) -> None:
+async def test_breaker_that_nothing_waits_behind_is_forgotten(database: Database, store: Store) -> None:
     given_due_delivery(database, to=SLOW)
     for name in (f"destination:{SLOW}", f"destination:{QUICK}"):
         await store.trip(name, pause=S, code=None)
@@ -371,7 +367,7 @@ async def test_a_breaker_that_nothing_waits_behind_is_forgotten(database: Databa
     assert (await the_room(store)).breaker is not None
 
 
-async def test_a_breaker_whose_probe_is_still_to_come_is_not_forgotten(database: Database, store: Store) -> None:
+async def test_breaker_whose_probe_is_still_to_come_is_not_forgotten(database: Database, store: Store) -> None:
     await store.trip(f"destination:{SLOW}", pause=timedelta(hours=1), code=None)
     database.advance(timedelta(minutes=59))
     assert await store.forget_breakers(timedelta(minutes=5)) == 0
@@ -380,7 +376,7 @@ async def test_a_breaker_whose_probe_is_still_to_come_is_not_forgotten(database:
     assert await store.forget_breakers(timedelta(minutes=5)) == 1
 
 
-async def test_a_subscription_with_a_rate_waits_for_its_tokens(database: Database, store: Store) -> None:
+async def test_subscription_with_a_rate_waits_for_its_tokens(database: Database, store: Store) -> None:
     id = await a_subscription(store, rate=2.0)
     given_event(database)
     assert (await store.start(WORKER, 10, HOLD)).lease is None
@@ -398,7 +394,7 @@ async def test_a_subscription_with_a_rate_waits_for_its_tokens(database: Databas
     assert await store.take_tokens(id, 1) == 1
 
 
-async def test_a_rate_below_one_a_second_saves_up_for_one(database: Database, store: Store) -> None:
+async def test_rate_below_one_a_second_saves_up_for_one(database: Database, store: Store) -> None:
     id = await a_subscription(store, rate=0.1)
     assert await store.take_tokens(id, 1) == 1
     database.advance(5 * S)
@@ -420,7 +416,7 @@ async def test_tokens_that_were_not_used_are_there_again(database: Database, sto
     assert await store.take_tokens(id, 100) == 4, "no more than a second's worth is saved up"
 
 
-async def test_a_room_of_a_subscription_says_where_it_leads_to(database: Database, store: Store) -> None:
+async def test_parked_queue_of_a_subscription_says_where_it_leads_to(database: Database, store: Store) -> None:
     rated, other = await a_subscription(store, rate=1.0), await a_subscription(store)
     given_event(database)
     await store.start(WORKER, 10, HOLD, Limits(left={f"subscription:{other}": 0}))
@@ -430,7 +426,7 @@ async def test_a_room_of_a_subscription_says_where_it_leads_to(database: Databas
     assert found == {f"rate:{rated}": SLOW, f"destination:subscription:{other}": SLOW}
 
 
-async def test_what_waits_for_its_rate_stays_there_while_its_host_is_busy(database: Database, store: Store) -> None:
+async def test_delivery_waiting_for_its_rate_stays_while_its_host_is_busy(database: Database, store: Store) -> None:
     """It would go from the one room to the other for ever, and be at neither when its turn comes."""
     id = await a_subscription(store, rate=1.0)
     given_event(database)
@@ -442,13 +438,13 @@ async def test_what_waits_for_its_rate_stays_there_while_its_host_is_busy(databa
     assert await rooms(store) == {f"rate:{id}": 1}
 
 
-async def test_without_a_rate_there_is_nothing_to_wait_for(store: Store) -> None:
+async def test_delivery_without_a_rate_does_not_wait(store: Store) -> None:
     id = await a_subscription(store)
 
     assert await store.take_tokens(id, 7) == 7
 
 
-async def test_rooms_are_listed_in_steps_and_none_is_missed(database: Database, store: Store) -> None:
+async def test_parked_queues_are_listed_in_steps_and_none_is_missed(database: Database, store: Store) -> None:
     hosts = [f"https://h{number}.example/" for number in range(7)]
     for host in hosts:
         given_due_delivery(database, to=host)

@@ -52,7 +52,7 @@ async def test_status_counts_everything_once(database: Database, store: Store) -
     assert abs(status.now - database.now()) < timedelta(minutes=1)
 
 
-async def test_an_empty_database_has_an_empty_status(store: Store) -> None:
+async def test_empty_database_has_an_empty_status(store: Store) -> None:
     status = await store.status()
 
     assert (status.due, status.scheduled, status.retrying, status.in_flight, status.in_doubt) == (0, 0, 0, 0, 0)
@@ -145,7 +145,7 @@ async def test_deliveries_are_listed_by_state(database: Database, store: Store) 
         assert [(row.id, row.status) for row in rows] == [(delivery_id, state)]
 
 
-async def test_parked_deliveries_are_listed_as_pending(database: Database, store: Store) -> None:
+async def test_deliveries_that_are_parked_are_listed_as_pending(database: Database, store: Store) -> None:
     parked = given_due_delivery(database)
     await store.stop("channel", "null", operator="ada", reason=None)
     await store.start(1, 10, HOUR)
@@ -187,7 +187,7 @@ async def test_dead_letters_are_listed_open_and_newest_first_by_each_filter(data
     assert (letter.tenant, letter.type, letter.destination, letter.generation) == ("acme", "a.one", "null:a", 0)
 
 
-async def test_what_does_not_exist_is_none_or_empty(store: Store) -> None:
+async def test_read_of_what_does_not_exist_is_none_or_empty(store: Store) -> None:
     assert await store.event(10**9) is None
     assert await store.delivery(10**9) is None
     assert await store.dead_letter(10**9) is None
@@ -200,7 +200,7 @@ async def test_what_does_not_exist_is_none_or_empty(store: Store) -> None:
     assert await store.deliveries_of(10**9) == []
 
 
-async def test_an_event_is_found_by_its_key_in_every_type_and_tenant(database: Database, store: Store) -> None:
+async def test_event_is_found_by_its_key_in_every_type_and_tenant(database: Database, store: Store) -> None:
     ids = {
         given_event(database, key="same", type="a.one"),
         given_event(database, key="same", type="b.two"),
@@ -214,7 +214,7 @@ async def test_an_event_is_found_by_its_key_in_every_type_and_tenant(database: D
     assert {(row.type, row.tenant) for row in rows} == {("a.one", ""), ("b.two", ""), ("a.one", "acme")}
 
 
-async def test_an_event_reads_as_it_was_recorded(database: Database, store: Store) -> None:
+async def test_event_reads_as_it_was_recorded(database: Database, store: Store) -> None:
     event_id = given_event(
         database, type="a.one", payload={"ü": 1}, key="k", tenant="acme", subject="s", version=2, headers={"h": "v"}
     )
@@ -229,7 +229,7 @@ async def test_an_event_reads_as_it_was_recorded(database: Database, store: Stor
     assert row.created_at.utcoffset() is not None
 
 
-async def test_a_delivery_is_found_by_its_token_the_newest_generation_first(database: Database, store: Store) -> None:
+async def test_delivery_is_found_by_its_token_the_newest_generation_first(database: Database, store: Store) -> None:
     given_due_delivery(database, key="other")
     event_id = given_event(database, key="schlüssel", tenant="acme", to=["null:ä", "null:b"])
     namespace = await store.namespace()
@@ -244,14 +244,14 @@ async def test_a_delivery_is_found_by_its_token_the_newest_generation_first(data
     assert again.id == acted.ids[0]
 
 
-async def test_every_database_has_a_namespace_of_its_own_that_stays(database: Database, store: Store) -> None:
+async def test_database_has_a_namespace_of_its_own_that_stays(database: Database, store: Store) -> None:
     other = await database.open()
 
     assert len(await store.namespace()) >= 32
     assert await other.namespace() == await store.namespace()
 
 
-async def test_the_whole_history_of_a_delivery_can_be_read(database: Database, store: Store) -> None:
+async def test_whole_history_of_a_delivery_can_be_read(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, if_unsure="resend", expires_at=later(database, HOUR))
     await settle_with(store, await given_lease(store), Failed("503", "down", response="<html>"))
     database.advance(11 * S)

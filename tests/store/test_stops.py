@@ -34,7 +34,7 @@ async def a_subscription(store: Store, *, tenant: str = "", destination: str = "
     ("scope", "value"),
     [("channel", "null"), ("destination", "null:a"), ("tenant", "acme")],
 )
-async def test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on(
+async def test_stop_holds_back_its_scope_only_and_a_resume_goes_on(
     database: Database, store: Store, scope: str, value: str
 ) -> None:
     held = given_due_delivery(database, to="null:a", tenant="acme")
@@ -53,7 +53,7 @@ async def test_a_stop_holds_back_its_scope_only_and_a_resume_goes_on(
     assert (await store.status()).parked == 0
 
 
-async def test_a_stop_of_all_claims_nothing_and_resume_goes_on(database: Database, store: Store) -> None:
+async def test_stop_of_all_claims_nothing_and_resume_goes_on(database: Database, store: Store) -> None:
     ids = {given_due_delivery(database, to="null:a"), given_due_delivery(database, to="other:b", tenant="acme")}
     await store.stop("all", "", operator="ada", reason=None)
 
@@ -67,7 +67,7 @@ async def test_a_stop_of_all_claims_nothing_and_resume_goes_on(database: Databas
     assert (await store.status()).stops == ()
 
 
-async def test_a_stop_finds_a_subscription_by_its_own_channel_and_destination(database: Database, store: Store) -> None:
+async def test_stop_finds_a_subscription_by_its_own_channel_and_destination(database: Database, store: Store) -> None:
     await a_subscription(store, destination="hook:one")
     await a_subscription(store, destination="null:two")
     given_event(database)
@@ -83,7 +83,7 @@ async def test_a_stop_finds_a_subscription_by_its_own_channel_and_destination(da
     assert (len(stopped), len(first), len(second)) == (0, 1, 1)
 
 
-async def test_what_is_in_flight_may_still_report(database: Database, store: Store) -> None:
+async def test_attempt_in_flight_may_still_report_after_a_stop(database: Database, store: Store) -> None:
     given_due_delivery(database)
     lease = await given_lease(store)
     await store.stop("all", "", operator="ada", reason=None)
@@ -91,7 +91,7 @@ async def test_what_is_in_flight_may_still_report(database: Database, store: Sto
     assert await settle_with(store, lease, Delivered()) == [Verdict.APPLIED]
 
 
-async def test_a_retry_is_held_back_when_it_comes_due(database: Database, store: Store) -> None:
+async def test_retry_is_held_back_when_it_comes_due(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     await settle_with(store, await given_lease(store), Failed("503"))
     await store.stop("destination", "null:a", operator="ada", reason=None)
@@ -104,7 +104,7 @@ async def test_a_retry_is_held_back_when_it_comes_due(database: Database, store:
     assert await claimed(store) == {delivery_id}
 
 
-async def test_of_two_stops_each_must_be_lifted(database: Database, store: Store) -> None:
+async def test_stops_must_each_be_lifted(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, tenant="acme")
     await store.stop("tenant", "acme", operator="ada", reason=None)
     await store.stop("channel", "null", operator="ada", reason=None)
@@ -116,7 +116,7 @@ async def test_of_two_stops_each_must_be_lifted(database: Database, store: Store
     assert await claimed(store) == {delivery_id}
 
 
-async def test_stopping_twice_is_one_stop(database: Database, store: Store) -> None:
+async def test_stop_twice_is_one_stop(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await store.stop("channel", "null", operator="ada", reason="first")
     await store.stop("channel", "null", operator="bob", reason="second")
@@ -126,12 +126,12 @@ async def test_stopping_twice_is_one_stop(database: Database, store: Store) -> N
     assert len(await claimed(store)) == 1
 
 
-async def test_what_is_not_stopped_cannot_be_resumed(store: Store) -> None:
+async def test_resume_of_what_is_not_stopped_is_refused(store: Store) -> None:
     with pytest.raises(NotFound, match="channel null"):
         await store.resume("channel", "null", operator="ada")
 
 
-async def test_held_back_work_does_not_hide_the_rest(database: Database, store: Store) -> None:
+async def test_stopped_deliveries_do_not_hide_the_rest(database: Database, store: Store) -> None:
     for _ in range(25):
         given_due_delivery(database, to="null:held")
     free = given_due_delivery(database, to="other:free")
@@ -140,7 +140,7 @@ async def test_held_back_work_does_not_hide_the_rest(database: Database, store: 
     assert await claimed(store) == {free}
 
 
-async def test_a_stop_is_idle_once_its_work_is_parked(database: Database, store: Store) -> None:
+async def test_stop_is_idle_once_its_work_is_parked(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await store.stop("channel", "null", operator="ada", reason=None)
     await claimed(store)

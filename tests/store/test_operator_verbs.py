@@ -23,7 +23,7 @@ from tests.store.databases import Database
 S = timedelta(seconds=1)
 
 
-async def test_W16_a_requeue_opens_the_next_generation_and_leaves_the_old_row_as_it_is(
+async def test_W16_requeue_opens_the_next_generation_and_leaves_the_old_row_as_it_is(
     database: Database, store: Store
 ) -> None:
     old_id = await given_dead_letter(database, store)
@@ -45,7 +45,7 @@ async def test_W16_a_requeue_opens_the_next_generation_and_leaves_the_old_row_as
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [new_id]
 
 
-async def test_a_requeue_closes_the_dead_letter(database: Database, store: Store) -> None:
+async def test_requeue_closes_the_dead_letter(database: Database, store: Store) -> None:
     delivery_id = await given_dead_letter(database, store)
 
     await store.open_generations([delivery_id], kind="requeue", operator="ada", reason="again")
@@ -57,7 +57,7 @@ async def test_a_requeue_closes_the_dead_letter(database: Database, store: Store
     assert not await store.dead_letters(Filter())
 
 
-async def test_many_are_requeued_in_the_order_given(database: Database, store: Store) -> None:
+async def test_requeue_keeps_the_order_given(database: Database, store: Store) -> None:
     ids = [await given_dead_letter(database, store) for _ in range(3)]
     wanted = [ids[2], ids[0], ids[1]]
 
@@ -69,7 +69,7 @@ async def test_many_are_requeued_in_the_order_given(database: Database, store: S
     assert len(set(acted.ids)) == 3
 
 
-async def test_a_second_requeue_is_refused(database: Database, store: Store) -> None:
+async def test_requeue_a_second_time_is_refused(database: Database, store: Store) -> None:
     delivery_id = await given_dead_letter(database, store)
     await store.open_generations([delivery_id], kind="requeue", operator="ada", reason="again")
     before = database.rows("deliveries"), database.rows("operations")
@@ -81,7 +81,7 @@ async def test_a_second_requeue_is_refused(database: Database, store: Store) -> 
 
 
 @pytest.mark.parametrize("state", [state for state in DeliveryState if not state.is_final])
-async def test_an_open_delivery_cannot_be_requeued_and_nothing_of_the_batch_is_written(
+async def test_open_delivery_cannot_be_requeued_and_nothing_of_the_batch_is_written(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     finished = await given_dead_letter(database, store)
@@ -95,7 +95,7 @@ async def test_an_open_delivery_cannot_be_requeued_and_nothing_of_the_batch_is_w
     assert {table: database.rows(table) for table in tables} == before
 
 
-async def test_what_does_not_exist_cannot_be_requeued(database: Database, store: Store) -> None:
+async def test_requeue_of_what_does_not_exist_is_refused(database: Database, store: Store) -> None:
     finished = await given_dead_letter(database, store)
 
     with pytest.raises(NotFound):
@@ -104,7 +104,7 @@ async def test_what_does_not_exist_cannot_be_requeued(database: Database, store:
     assert len(database.rows("deliveries")) == 1
 
 
-async def test_a_completed_delivery_can_be_replayed_again_and_again(database: Database, store: Store) -> None:
+async def test_completed_delivery_can_be_replayed_again_and_again(database: Database, store: Store) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
     for generation in (1, 2, 3):
         acted = await store.open_generations([delivery_id], kind="replay", operator="ada", reason="lost theirs")
@@ -128,7 +128,7 @@ async def test_doubt_goes_along_into_the_next_generation(database: Database, sto
     assert row.in_doubt
 
 
-async def test_what_a_person_requeues_in_doubt_is_not_held_again(database: Database, store: Store) -> None:
+async def test_requeue_in_doubt_is_not_held_again(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database, if_unsure="hold")
     held = Policy(if_unsure=IfUnsure.HOLD, doubt_wait=timedelta(0))
     await settle_with(store, await given_lease(store), Unknown("timeout"), held)
@@ -141,7 +141,7 @@ async def test_what_a_person_requeues_in_doubt_is_not_held_again(database: Datab
     assert (row.status, row.in_doubt) == (DeliveryState.PENDING_RETRY, True)
 
 
-async def test_a_discarded_dead_letter_is_closed_and_its_delivery_stays(database: Database, store: Store) -> None:
+async def test_discarded_dead_letter_is_closed_and_its_delivery_stays(database: Database, store: Store) -> None:
     delivery_id = await given_dead_letter(database, store)
     before = database.rows("deliveries")
     [letter] = await store.dead_letters(Filter())
@@ -159,7 +159,7 @@ async def test_a_discarded_dead_letter_is_closed_and_its_delivery_stays(database
 
 
 @pytest.mark.parametrize("state", [DeliveryState.PENDING, DeliveryState.PENDING_RETRY])
-async def test_what_is_not_being_sent_can_be_cancelled(database: Database, store: Store, state: DeliveryState) -> None:
+async def test_cancel_takes_what_is_not_being_sent(database: Database, store: Store, state: DeliveryState) -> None:
     delivery_id = await given_delivery_in(database, store, state)
 
     acted = await store.cancel([delivery_id], operator="ada", reason="wrong recipient")
@@ -178,7 +178,7 @@ async def test_what_is_not_being_sent_can_be_cancelled(database: Database, store
 @pytest.mark.parametrize(
     ("state", "code"), [(DeliveryState.PENDING, "cancelled"), (DeliveryState.PENDING_RETRY, "503")]
 )
-async def test_what_went_wrong_before_it_was_cancelled_is_kept(
+async def test_cancel_keeps_what_went_wrong_before(
     database: Database, store: Store, state: DeliveryState, code: str
 ) -> None:
     delivery_id = await given_delivery_in(database, store, state)
@@ -190,7 +190,7 @@ async def test_what_went_wrong_before_it_was_cancelled_is_kept(
 
 
 @pytest.mark.parametrize("state", [DeliveryState.IN_PROGRESS, DeliveryState.COMPLETED, DeliveryState.DEAD_LETTERED])
-async def test_what_is_being_sent_or_finished_is_left_as_it_is(
+async def test_cancel_leaves_what_is_being_sent_or_finished(
     database: Database, store: Store, state: DeliveryState
 ) -> None:
     delivery_id = await given_delivery_in(database, store, state)
@@ -213,7 +213,7 @@ async def test_doubt_is_kept_when_it_is_cancelled(database: Database, store: Sto
     assert (letter.reason, letter.in_doubt) == (ReasonClass.CANCELLED, True)
 
 
-async def test_a_parked_delivery_can_be_cancelled(database: Database, store: Store) -> None:
+async def test_cancel_takes_a_parked_delivery(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     await store.stop("channel", "null", operator="ada", reason=None)
     await store.start(1, 10, 60 * S)
@@ -225,7 +225,7 @@ async def test_a_parked_delivery_can_be_cancelled(database: Database, store: Sto
     assert (await store.start(1, 10, 60 * S)).lease is None
 
 
-async def test_every_action_is_in_the_log_with_who_and_why(database: Database, store: Store) -> None:
+async def test_action_is_in_the_log_with_who_and_why(database: Database, store: Store) -> None:
     await given_dead_letter(database, store)
     [letter] = await store.dead_letters(Filter())
     dead = await given_dead_letter(database, store)
@@ -257,16 +257,14 @@ async def test_every_action_is_in_the_log_with_who_and_why(database: Database, s
     assert len({row["kind"] for row in rows.values()}) >= 6
 
 
-async def test_a_log_entry_is_written_also_when_nothing_was_left_to_do(database: Database, store: Store) -> None:
+async def test_log_entry_is_written_also_when_nothing_was_left_to_do(database: Database, store: Store) -> None:
     acted = await store.cancel([10**9], operator="ada", reason="typo")
 
     [row] = database.rows("operations")
     assert (row["id"], row["affected"], row["kind"]) == (acted.operation_id, 0, "cancel")
 
 
-async def test_a_requeued_delivery_that_failed_before_starts_its_backoff_afresh(
-    database: Database, store: Store
-) -> None:
+async def test_requeued_delivery_that_failed_before_starts_its_backoff_afresh(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     for _ in range(3):
         await settle_with(store, await given_lease(store), Failed("503"))

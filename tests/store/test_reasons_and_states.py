@@ -39,13 +39,13 @@ async def given_up_as(database: Database, store: Store, reason: ReasonClass) -> 
     return delivery_id
 
 
-def test_the_lists_here_are_whole() -> None:
+def test_lists_here_are_whole() -> None:
     assert set(VALUES) == set(SCOPES)
     assert set(VERBS) == {"active", "paused", "disabled", "removed"}
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_every_scope_stops_what_is_due_what_waits_and_what_is_in_doubt(
+async def test_scope_stops_what_is_due_what_waits_and_what_is_in_doubt(
     database: Database, store: Store, scope: str
 ) -> None:
     first = given_due_delivery(database, tenant="acme")
@@ -64,7 +64,7 @@ async def test_every_scope_stops_what_is_due_what_waits_and_what_is_in_doubt(
 @pytest.mark.parametrize(
     ("state", "is_sent"), [("active", True), ("paused", False), ("disabled", False), ("removed", True)]
 )
-async def test_every_state_of_a_subscription_holds_back_or_lets_out(
+async def test_state_of_a_subscription_holds_back_or_lets_out(
     database: Database, store: Store, state: str, is_sent: bool
 ) -> None:
     """What belongs to a removed one is claimed, so that the sender gives it up with its reason."""
@@ -82,7 +82,7 @@ async def test_every_state_of_a_subscription_holds_back_or_lets_out(
 
 @pytest.mark.parametrize("state", ["paused", "disabled"])
 @pytest.mark.parametrize("back", ["active", "removed"])
-async def test_what_a_subscription_holds_back_comes_out_when_it_is_active_or_gone(
+async def test_subscription_lets_go_what_it_held_when_active_or_gone(
     database: Database, store: Store, state: str, back: str
 ) -> None:
     added = await given_subscription(store)
@@ -96,7 +96,7 @@ async def test_what_a_subscription_holds_back_comes_out_when_it_is_active_or_gon
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_secret_is_kept_and_read(store: Store, kind: str) -> None:
+async def test_kind_of_secret_is_kept_and_read(store: Store, kind: str) -> None:
     added = await given_subscription(store, secrets=lambda _: {kind: b"plain:x"})
 
     [found] = await store.secrets_of([added])
@@ -105,7 +105,7 @@ async def test_every_kind_of_secret_is_kept_and_read(store: Store, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_new_signing_secret_ends_no_other_kind(database: Database, store: Store, kind: str) -> None:
+async def test_secret_for_signing_ends_no_other_kind(database: Database, store: Store, kind: str) -> None:
     added = await given_subscription(store, secrets=lambda _: {kind: b"plain:old"})
 
     await store.rotate_secret(added, b"plain:new", overlap=HOLD * 0, **WHO)
@@ -117,7 +117,7 @@ async def test_a_new_signing_secret_ends_no_other_kind(database: Database, store
 
 @pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
 @pytest.mark.parametrize("reason", ReasonClass)
-async def test_what_was_given_up_for_any_reason_is_found_by_it_and_by_no_other(
+async def test_dead_letter_is_found_by_its_reason_and_no_other(
     database: Database, store: Store, reason: ReasonClass, kind: str
 ) -> None:
     delivery_id = await given_up_as(database, store, reason)
@@ -134,7 +134,7 @@ async def test_what_was_given_up_for_any_reason_is_found_by_it_and_by_no_other(
 
 @pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
 @pytest.mark.parametrize("reason", ReasonClass)
-async def test_what_was_given_up_for_any_reason_can_be_sent_again(
+async def test_dead_letter_of_any_reason_can_be_requeued(
     database: Database, store: Store, reason: ReasonClass, kind: str
 ) -> None:
     delivery_id = await given_up_as(database, store, reason)
@@ -150,7 +150,7 @@ async def test_what_was_given_up_for_any_reason_can_be_sent_again(
 
 
 @pytest.mark.parametrize("closed_as", ["requeued", "discarded", "attested", "corrected"])
-async def test_a_dead_letter_that_is_closed_in_any_way_is_not_closed_again(
+async def test_dead_letter_that_is_closed_in_any_way_is_not_closed_again(
     database: Database, store: Store, closed_as: str
 ) -> None:
     delivery_id = await given_up_as(database, store, ReasonClass.REFUSED)
@@ -173,7 +173,7 @@ async def test_a_dead_letter_that_is_closed_in_any_way_is_not_closed_again(
 
 @pytest.mark.parametrize("if_unsure", [None, *IfUnsure])
 @pytest.mark.parametrize("outcome", [Unknown("timeout")])
-async def test_what_was_said_when_publishing_comes_with_the_claim(
+async def test_claim_has_what_was_said_when_publishing(
     database: Database, store: Store, if_unsure: str | None, outcome: Unknown
 ) -> None:
     given_due_delivery(database, if_unsure=if_unsure, expires_at=later(database, HOLD))

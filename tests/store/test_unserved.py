@@ -23,7 +23,7 @@ from tests.given import (
     settle_with,
 )
 from tests.store.databases import Database, SqliteDatabase
-from tests.store.test_rooms import a_subscription, ids_of, rooms
+from tests.store.test_parked_queues import a_subscription, ids_of, rooms
 
 S = timedelta(seconds=1)
 JOBS = "https://runner.example/jobs/"
@@ -48,7 +48,7 @@ def not_seen_for(database: Database, by: timedelta) -> None:
 
 
 class TestClaiming:
-    async def test_only_what_the_worker_serves_is_leased(self, database: Database, store: Store) -> None:
+    async def test_claim_takes_only_what_the_worker_serves(self, database: Database, store: Store) -> None:
         sms = given_due_deliveries(database, 3, to="sms:+491")
         mail = given_due_deliveries(database, 2, to="mailto:ada@example.com")
 
@@ -62,7 +62,7 @@ class TestClaiming:
         assert (row.attempt_count, row.status) == (0, DeliveryState.PENDING)
         assert database.one("select count(*) from sendonce_attempts where delivery_id = ?", sms[0]) == 0
 
-    async def test_whoever_serves_nothing_gets_nothing(self, database: Database, store: Store) -> None:
+    async def test_worker_that_serves_nothing_gets_nothing(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+491")
         in_doubt = given_due_delivery(database, to="mailto:ada@example.com")
         database.execute("update sendonce_deliveries set in_doubt = ? where id = ?", True, in_doubt)
@@ -76,7 +76,7 @@ class TestClaiming:
         assert (asked.lease, started.lease, waiting.lease) == (None, None, None)
         assert await rooms(store) == {"channel:mailto": 1, "channel:sms": 1}
 
-    async def test_whoever_serves_it_finds_it(self, database: Database, store: Store) -> None:
+    async def test_worker_finds_what_it_serves(self, database: Database, store: Store) -> None:
         sms = given_due_deliveries(database, 3, to="sms:+491")
         await store.start(WORKER, 10, HOLD, limited(MAIL))
 
@@ -84,9 +84,7 @@ class TestClaiming:
 
         assert ids_of(started) == sms
 
-    async def test_whoever_does_not_gets_nothing_out_of_that_room_either(
-        self, database: Database, store: Store
-    ) -> None:
+    async def test_worker_gets_nothing_parked_that_it_does_not_serve(self, database: Database, store: Store) -> None:
         given_due_deliveries(database, 2, to="sms:+491")
         await store.start(WORKER, 10, HOLD, limited(MAIL))
 
@@ -95,7 +93,7 @@ class TestClaiming:
         assert started.lease is None
         assert await rooms(store) == {"channel:sms": 2}
 
-    async def test_an_address_below_a_profile_of_others_is_theirs(self, database: Database, store: Store) -> None:
+    async def test_address_below_a_profile_of_others_is_theirs(self, database: Database, store: Store) -> None:
         job, other = given_due_delivery(database, to=f"{JOBS}7"), given_due_delivery(database, to="https://a.example/")
         served = Served(["https"], {JOBS: False, "https": True})
 
@@ -106,7 +104,7 @@ class TestClaiming:
         theirs = await store.start_waiting(2, {f"channel:{JOBS}": 5}, HOLD, limited(Served(["https", JOBS])))
         assert ids_of(theirs) == [job]
 
-    async def test_it_is_the_subscriptions_own_address_that_counts(self, database: Database, store: Store) -> None:
+    async def test_subscription_is_served_by_its_own_address(self, database: Database, store: Store) -> None:
         subscription_id = await a_subscription(store, f"{JOBS}7")
         given_event(database)
 
@@ -120,7 +118,7 @@ class TestClaiming:
         assert theirs.lease is not None
         assert theirs.lease.claims[0].subscription_id == subscription_id
 
-    async def test_a_profile_that_is_not_open_to_subscriptions_neither_serves_nor_keeps_them(
+    async def test_profile_that_is_not_open_to_subscriptions_neither_serves_nor_keeps_them(
         self, database: Database, store: Store
     ) -> None:
         await a_subscription(store, f"{JOBS}7")
@@ -132,7 +130,7 @@ class TestClaiming:
         assert others.lease is not None
 
     @pytest.mark.parametrize("state", ["paused", "disabled"])
-    async def test_a_subscription_that_is_not_active_goes_before(
+    async def test_subscription_that_is_not_active_goes_before(
         self, database: Database, store: Store, state: str
     ) -> None:
         subscription_id = await a_subscription(store, "sms:+491")
@@ -144,7 +142,7 @@ class TestClaiming:
         assert await rooms(store) == {}
         assert database.one("select parked_on from sendonce_deliveries") == f"subscription:{subscription_id}"
 
-    async def test_a_stop_goes_before(self, database: Database, store: Store) -> None:
+    async def test_stop_goes_before(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+491")
         await store.stop("channel", "sms", operator="ada", reason=None)
 
@@ -152,7 +150,7 @@ class TestClaiming:
 
         assert database.one("select parked_on from sendonce_deliveries") == "stop:channel:sms"
 
-    async def test_a_channel_goes_before_a_rate_and_a_breaker(self, database: Database, store: Store) -> None:
+    async def test_channel_goes_before_a_rate_and_a_breaker(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+492")
         subscription_id = await a_subscription(store, "sms:+491", rate=1)
         given_event(database)
@@ -174,7 +172,7 @@ class TestClaiming:
         assert ids_of(out) == ids[:1]
         assert await rooms(store) == {"destination:https://slow.example/": 2}
 
-    async def test_what_is_proven_is_not_sent_and_needs_no_channel(self, database: Database, store: Store) -> None:
+    async def test_proven_delivery_is_not_sent_and_needs_no_channel(self, database: Database, store: Store) -> None:
         delivery_id = given_due_delivery(database, to="sms:+491")
         database.execute("update sendonce_deliveries set proven_at = created_at")
 
@@ -188,7 +186,9 @@ class TestSparing:
 
     SERVED = Served(["mailto"], {"sms": True}, spare=3600.0)
 
-    async def test_what_has_just_become_due_stays_where_it_is(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_that_just_became_due_stays_where_it_is(
+        self, database: Database, store: Store
+    ) -> None:
         given_due_delivery(database, to="sms:+491")
 
         started = await store.start(WORKER, 10, HOLD, limited(self.SERVED))
@@ -196,26 +196,28 @@ class TestSparing:
         assert (started.lease, started.parked) == (None, 0)
         assert await rooms(store) == {}
 
-    async def test_what_is_due_for_longer_is_parked(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_due_for_longer_is_parked(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+491")
         database.advance(timedelta(hours=2))
 
         assert (await store.start(WORKER, 10, HOLD, limited(self.SERVED))).parked == 1
 
-    async def test_what_no_live_worker_serves_is_parked_at_once(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_is_parked_at_once(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+491")
         dead = Served(["mailto"], {"sms": False}, spare=3600.0)
 
         assert (await store.start(WORKER, 10, HOLD, limited(dead))).parked == 1
 
-    async def test_where_most_is_in_the_way_it_is_parked_at_once(self, database: Database, store: Store) -> None:
+    async def test_unserved_deliveries_in_the_way_are_parked_at_once(self, database: Database, store: Store) -> None:
         given_due_deliveries(database, 6, to="sms:+491")
 
         assert (await store.start(WORKER, 10, HOLD, limited(self.SERVED))).parked == 6
 
 
 class TestRoomsOfOthers:
-    async def test_what_a_live_worker_serves_stays_in_the_room_it_is_in(self, database: Database, store: Store) -> None:
+    async def test_parked_delivery_stays_parked_while_a_live_worker_serves_it(
+        self, database: Database, store: Store
+    ) -> None:
         given_due_deliveries(database, 2, to="sms:+491")
         await store.start(WORKER, 10, HOLD, Limits(each_place=1))
         served = Served(["mailto"], {"sms": True})
@@ -225,7 +227,9 @@ class TestRoomsOfOthers:
         assert (out.lease, out.parked) == (None, 0)
         assert await rooms(store) == {"place:sms": 1}
 
-    async def test_what_no_live_worker_serves_goes_to_its_channels_room(self, database: Database, store: Store) -> None:
+    async def test_parked_delivery_that_is_unserved_is_parked_on_its_channel(
+        self, database: Database, store: Store
+    ) -> None:
         given_due_deliveries(database, 3, to="sms:+491")
         await store.start(WORKER, 10, HOLD, Limits(each_place=1))
         await store.trip("place:sms", pause=S, code=None)
@@ -234,7 +238,7 @@ class TestRoomsOfOthers:
 
         assert await rooms(store) == {"channel:sms": 2}
 
-    async def test_a_channels_room_is_left_for_that_of_a_profile_that_others_have_come_to_serve(
+    async def test_channels_room_is_left_for_that_of_a_profile_that_others_have_come_to_serve(
         self, database: Database, store: Store
     ) -> None:
         given_due_delivery(database, to=f"{JOBS}7")
@@ -264,7 +268,9 @@ class TestExpiry:
         await store.start(WORKER, 10, HOLD, limited(MAIL))
         return delivery_id
 
-    async def test_what_has_expired_is_given_up_and_says_why(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_that_expired_is_given_up_and_says_why(
+        self, database: Database, store: Store
+    ) -> None:
         delivery_id = await self.given_unserved(database, store, expires_at=later(database, timedelta(hours=1)))
         assert await store.give_up_unserved("channel:sms", 0, 10, message=MESSAGE) == (0, None)
         database.advance(timedelta(hours=1))
@@ -279,14 +285,14 @@ class TestExpiry:
         assert database.one("select count(*) from sendonce_attempts") == 0
         assert database.one("select sum(amount) from sendonce_counters where name = 'dead_lettered'") == 1
 
-    async def test_without_a_deadline_it_waits(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_without_a_deadline_waits(self, database: Database, store: Store) -> None:
         await self.given_unserved(database, store)
         database.advance(timedelta(days=365))
 
         assert await store.give_up_unserved("channel:sms", 0, 10, message=MESSAGE) == (0, None)
         assert await rooms(store) == {"channel:sms": 1}
 
-    async def test_what_may_have_been_sent_is_asked_about_before_it_is_given_up(
+    async def test_unserved_delivery_in_doubt_is_asked_about_before_it_is_given_up(
         self, database: Database, store: Store
     ) -> None:
         given_due_delivery(database, to="sms:+491", expires_at=later(database, timedelta(hours=1)))
@@ -300,7 +306,7 @@ class TestExpiry:
         assert await store.give_up_unserved("channel:sms", 0, 10, message=MESSAGE) == (0, None)
         assert await rooms(store) == {"channel:sms": 1}
 
-    async def test_one_step_looks_at_no_more_than_it_may(self, database: Database, store: Store) -> None:
+    async def test_step_looks_at_no_more_than_it_may(self, database: Database, store: Store) -> None:
         soon = later(database, timedelta(hours=1))
         ids = given_due_deliveries(database, 5, to="sms:+491", expires_at=soon)
         await store.start(WORKER, 10, HOLD, limited(MAIL))
@@ -310,7 +316,9 @@ class TestExpiry:
         assert await store.give_up_unserved("channel:sms", ids[1], 2, message=MESSAGE) == (2, ids[3])
         assert await store.give_up_unserved("channel:sms", ids[3], 2, message=MESSAGE) == (1, None)
 
-    async def test_what_needs_that_channel_no_longer_is_due_again(self, database: Database, store: Store) -> None:
+    async def test_unserved_delivery_is_due_again_when_it_needs_another_channel(
+        self, database: Database, store: Store
+    ) -> None:
         proven = given_due_delivery(database, to="sms:+492", expires_at=later(database, timedelta(hours=1)))
         subscription_id = await a_subscription(store, "sms:+491")
         given_event(database)
@@ -325,7 +333,7 @@ class TestExpiry:
 
         assert len(ids_of(await store.start(WORKER, 10, HOLD, limited(MAIL)))) == 2
 
-    async def test_what_a_subscription_needs_that_channel_for_stays_and_is_given_up_when_it_expires(
+    async def test_unserved_delivery_of_a_subscription_is_given_up_when_it_expires(
         self, database: Database, store: Store
     ) -> None:
         await a_subscription(store, "sms:+491")
@@ -342,13 +350,13 @@ class TestExpiry:
 
 
 class TestWorkers:
-    async def test_each_learns_what_the_others_serve(self, store: Store) -> None:
+    async def test_worker_learns_what_the_others_serve(self, store: Store) -> None:
         one = await store.register("a", "1", 10, serves=["mailto", "null"])
         await store.register("b", "1", 10, serves=["null", JOBS])
 
         assert await store.served(one) == {"null": True, JOBS: True}
 
-    async def test_one_that_has_left_is_not_alive_and_counts_for_a_while(
+    async def test_worker_that_has_left_is_not_alive_and_counts_for_a_while(
         self, database: Database, store: Store
     ) -> None:
         gone = await store.register("b", "1", 10, serves=["sms", JOBS])
@@ -358,13 +366,15 @@ class TestWorkers:
         not_seen_for(database, LATELY + S)
         assert await store.served(0) == {}
 
-    async def test_one_that_is_silent_is_not_alive(self, database: Database, store: Store) -> None:
+    async def test_worker_that_is_silent_is_not_alive(self, database: Database, store: Store) -> None:
         await store.register("b", "1", 10, serves=["sms"])
         not_seen_for(database, ALIVE + S)
 
         assert await store.served(0) == {"sms": False}
 
-    async def test_one_of_the_version_before_says_nothing(self, database: Database, store: Store) -> None:
+    async def test_worker_of_the_version_before_says_nothing_of_channels(
+        self, database: Database, store: Store
+    ) -> None:
         await store.register("b", "1", 10, serves=["sms"])
         database.execute("update sendonce_workers set serves = null")
 
@@ -376,7 +386,7 @@ class TestWorkers:
 
         assert await store.served(0) == {"fax": True}
 
-    async def test_a_glance_says_which_rooms_nobody_serves(self, database: Database, store: Store) -> None:
+    async def test_glance_says_which_rooms_nobody_serves(self, database: Database, store: Store) -> None:
         given_due_delivery(database, to="sms:+491")
         given_due_delivery(database, to="fax:1")
         await store.start(WORKER, 10, HOLD, limited(MAIL))
@@ -388,7 +398,7 @@ class TestWorkers:
         }
 
 
-async def test_only_what_is_served_is_asked_about(database: Database, store: Store) -> None:
+async def test_look_up_is_made_only_for_what_is_served(database: Database, store: Store) -> None:
     ids = [given_due_delivery(database, to=to) for to in ("sms:+491", "mailto:a@example.com", "sms:+492")]
     started = await store.start(WORKER, 10, HOLD)
     assert started.lease is not None
@@ -403,9 +413,7 @@ async def test_only_what_is_served_is_asked_about(database: Database, store: Sto
     assert ids_of(sms) == ids[:1]
 
 
-async def test_what_is_proven_is_taken_by_a_worker_that_asks_whatever_it_serves(
-    database: Database, store: Store
-) -> None:
+async def test_proven_delivery_is_taken_by_any_worker_that_asks(database: Database, store: Store) -> None:
     """Nobody is asked about it, and nothing is sent."""
     delivery_id = given_due_delivery(database, to="sms:+491")
     lease = await given_lease(store, hold=S)
@@ -418,7 +426,7 @@ async def test_what_is_proven_is_taken_by_a_worker_that_asks_whatever_it_serves(
     assert ids_of(asked) == [delivery_id]
 
 
-async def test_a_subscription_is_asked_about_by_who_serves_its_address(database: Database, store: Store) -> None:
+async def test_subscription_is_asked_about_by_who_serves_its_address(database: Database, store: Store) -> None:
     await a_subscription(store, "sms:+491")
     event_id = database.publish("memo.created", {}, key="1")
     of_subscription = database.one("select id from sendonce_deliveries where event_id = ?", event_id)
@@ -434,7 +442,7 @@ async def test_a_subscription_is_asked_about_by_who_serves_its_address(database:
     assert ids_of(sms) == [of_subscription]
 
 
-async def test_readings_say_what_waits_for_nobody_and_since_when(database: Database, store: Store) -> None:
+async def test_readings_say_what_is_unserved_and_since_when(database: Database, store: Store) -> None:
     given_due_delivery(database, to="sms:+491")
     given_due_deliveries(database, 2, to="fax:1")
     await store.start(WORKER, 10, HOLD, limited(MAIL))

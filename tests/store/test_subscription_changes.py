@@ -16,7 +16,7 @@ from tests.store.test_subscriptions import change, subscribe
 TEST = new_event("sendonce.test", {"test": True}, key="test/1")
 
 
-async def test_a_new_policy_holds_for_what_waits_already(database: Database, store: Store) -> None:
+async def test_policy_that_is_new_holds_for_what_waits_already(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, "*")
     given_event(database)
 
@@ -35,7 +35,7 @@ async def test_a_new_policy_holds_for_what_waits_already(database: Database, sto
     ]
 
 
-async def test_new_types_take_the_place_of_the_old_ones_for_its_own_tenant(database: Database, store: Store) -> None:
+async def test_types_of_a_subscription_are_replaced_for_its_own_tenant(database: Database, store: Store) -> None:
     subscription_id = await subscribe(store, "order.*", "memo.created", tenant="acme")
 
     await store.set_subscription_types(subscription_id, ["memo.*", "memo.created"], operator="ada", reason=None)
@@ -50,7 +50,7 @@ async def test_new_types_take_the_place_of_the_old_ones_for_its_own_tenant(datab
     assert row.types == ("memo.*", "memo.created")
 
 
-async def test_a_test_goes_to_one_subscription_whatever_the_others_listen_to(database: Database, store: Store) -> None:
+async def test_test_goes_to_one_subscription_whatever_the_others_listen_to(database: Database, store: Store) -> None:
     one, _ = await subscribe(store, "order.*", tenant="acme"), await subscribe(store, "*", tenant="acme")
 
     [delivery_id] = (await store.add_test(one, TEST, operator="ada")).ids
@@ -67,7 +67,7 @@ async def test_a_test_goes_to_one_subscription_whatever_the_others_listen_to(dat
 
 
 @pytest.mark.parametrize("removed", [True, False])
-async def test_what_is_not_there_or_removed_is_not_changed_and_not_tested(
+async def test_subscription_that_is_gone_is_not_changed_and_not_tested(
     database: Database, store: Store, removed: bool
 ) -> None:
     subscription_id = await subscribe(store, "*") if removed else 10**9
@@ -114,7 +114,7 @@ async def everywhere(database: Database, store: Store) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("is_much", [False, True])
-async def test_what_has_not_arrived_is_listed_wherever_it_is(
+async def test_undelivered_work_is_listed_wherever_it_is(
     database: Database, store: Store, is_much: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = await everywhere(database, store)
@@ -135,7 +135,7 @@ async def test_what_has_not_arrived_is_listed_wherever_it_is(
     assert len(await store.undelivered(None)) == len(wanted) + 1
 
 
-async def test_what_was_requeued_is_listed_once_and_not_when_it_has_arrived(database: Database, store: Store) -> None:
+async def test_undelivered_requeue_is_listed_once_and_not_when_it_has_arrived(database: Database, store: Store) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.DEAD_LETTERED)
     [again] = (await store.open_generations([delivery_id], kind="requeue", operator="ada", reason="back")).ids
 
@@ -146,7 +146,7 @@ async def test_what_was_requeued_is_listed_once_and_not_when_it_has_arrived(data
     assert not await store.undelivered(None)
 
 
-async def test_one_event_to_10_000_subscriptions_is_10_000_deliveries(database: Database, store: Store) -> None:
+async def test_event_to_10_000_subscriptions_is_10_000_deliveries(database: Database, store: Store) -> None:
     seed_subscriptions(database, 10_000)
 
     event_id = given_event(database, type="order.paid", tenant="acme")
@@ -165,7 +165,7 @@ async def test_one_event_to_10_000_subscriptions_is_10_000_deliveries(database: 
     assert len(await store.undelivered("acme", limit=1000)) == 1000
 
 
-async def test_what_waits_again_while_its_lease_is_still_there_is_listed_once(database: Database, store: Store) -> None:
+async def test_undelivered_retry_with_its_lease_still_there_is_listed_once(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     await settle_with(store, await given_lease(store), Failed("503"))
 

@@ -25,7 +25,7 @@ from tests.store.databases import Database
 HOUR = timedelta(hours=1)
 
 
-async def test_nothing_due_gives_no_lease(database: Database, store: Store) -> None:
+async def test_claim_without_due_work_gives_no_lease(database: Database, store: Store) -> None:
     started = await store.start(WORKER, 10, HOLD)
 
     assert started.lease is None
@@ -33,7 +33,7 @@ async def test_nothing_due_gives_no_lease(database: Database, store: Store) -> N
     assert database.one("select count(*) from sendonce_leases") == 0
 
 
-async def test_a_claim_brings_all_that_a_sender_needs(database: Database, store: Store) -> None:
+async def test_claim_brings_all_that_a_sender_needs(database: Database, store: Store) -> None:
     email = Email("Ada@Example.com", subject="Saved", text="Grüße")
     delivery_id = given_due_delivery(
         database,
@@ -80,7 +80,7 @@ async def test_W9_what_is_claimed_is_in_progress_with_one_leased_attempt(databas
     assert (held.id, held.worker_id) == (lease.id, WORKER)
 
 
-async def test_a_blanked_payload_is_none_and_not_an_empty_text(database: Database, store: Store) -> None:
+async def test_blanked_payload_is_none_and_not_an_empty_text(database: Database, store: Store) -> None:
     given_due_delivery(database)
     with without_rules(database) as connection:
         connection.execute("update sendonce_events set payload = null, content_gone_at = created_at")
@@ -90,7 +90,7 @@ async def test_a_blanked_payload_is_none_and_not_an_empty_text(database: Databas
     assert claim.payload is None
 
 
-async def test_the_oldest_are_claimed_first_and_no_more_than_asked_for(database: Database, store: Store) -> None:
+async def test_claim_takes_the_oldest_first_and_no_more_than_asked_for(database: Database, store: Store) -> None:
     ages = {3: 3, 1: 1, 5: 5, 2: 2, 4: 4}
     ids = {age: given_due_delivery(database, deliver_at=later(database, -timedelta(minutes=age))) for age in ages}
 
@@ -104,7 +104,7 @@ async def test_the_oldest_are_claimed_first_and_no_more_than_asked_for(database:
     assert len({first.id, second.id, third.id}) == 3
 
 
-async def test_what_is_due_later_is_claimed_later(database: Database, store: Store) -> None:
+async def test_delivery_due_later_is_claimed_later(database: Database, store: Store) -> None:
     given_due_delivery(database, deliver_at=later(database, HOUR))
 
     early = await store.start(WORKER, 10, HOLD)
@@ -115,7 +115,7 @@ async def test_what_is_due_later_is_claimed_later(database: Database, store: Sto
     assert in_time.lease is not None
 
 
-async def test_W9_a_retry_is_claimed_only_when_it_is_due(database: Database, store: Store) -> None:
+async def test_W9_retry_is_claimed_only_when_it_is_due(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await settle_with(store, await given_lease(store), Failed("503"))
 
@@ -128,7 +128,7 @@ async def test_W9_a_retry_is_claimed_only_when_it_is_due(database: Database, sto
 
 
 @pytest.mark.parametrize(("ahead", "low", "high"), [(60, 50, 60), (-60, -70, -59)])
-async def test_a_claim_says_how_much_time_is_left(
+async def test_claim_says_how_much_time_is_left(
     database: Database, store: Store, ahead: int, low: int, high: int
 ) -> None:
     given_due_delivery(database, expires_at=later(database, timedelta(seconds=ahead)))
@@ -139,7 +139,7 @@ async def test_a_claim_says_how_much_time_is_left(
     assert low <= claim.seconds_left <= high
 
 
-async def test_two_workers_never_hold_one_delivery(database: Database, store: Store) -> None:
+async def test_workers_never_lease_one_delivery_twice(database: Database, store: Store) -> None:
     stores = [store, *[await database.open() for _ in range(3)]]
     for _ in range(8):
         ids = given_due_deliveries(database, 10)
@@ -170,7 +170,7 @@ async def test_workers_that_drain_together_send_each_delivery_once(database: Dat
     assert database.one("select count(*) from sendonce_deliveries where status = 'Completed'") == 60
 
 
-async def test_a_claim_can_be_seen_by_others_when_start_returns(database: Database, store: Store) -> None:
+async def test_claim_can_be_seen_by_others_when_start_returns(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
 
     lease = await given_lease(store)
@@ -179,7 +179,7 @@ async def test_a_claim_can_be_seen_by_others_when_start_returns(database: Databa
     assert database.one("select id from sendonce_leases") == lease.id
 
 
-async def test_it_is_idle_only_when_nothing_is_due_or_in_flight(database: Database, store: Store) -> None:
+async def test_store_is_idle_only_when_nothing_is_due_or_in_flight(database: Database, store: Store) -> None:
     assert await store.is_idle()
 
     given_due_delivery(database)

@@ -36,7 +36,7 @@ async def given_sent(database: Database, store: Store, *to: Any, **arguments: An
     return event_id
 
 
-async def test_everything_to_a_destination_is_blanked_and_the_fact_stays(database: Database, store: Store) -> None:
+async def test_erasure_blanks_everything_to_a_destination_and_keeps_the_fact(database: Database, store: Store) -> None:
     event_id = await given_sent(database, store, ADA, key="k", payload={"name": "Ada"}, headers={"to": "Ada"})
     [before] = database.rows("deliveries")
     token = (await explain(store, "k")).events[0].deliveries[0].known.token
@@ -54,7 +54,7 @@ async def test_everything_to_a_destination_is_blanked_and_the_fact_stays(databas
     assert again.duplicate
 
 
-async def test_an_event_that_was_sent_more_than_once_is_one_event(database: Database, store: Store) -> None:
+async def test_event_that_was_sent_more_than_once_is_one_event(database: Database, store: Store) -> None:
     event_id = await given_sent(database, store, ADA)
     [first] = database.rows("deliveries")
     await store.open_generations([first["id"]], kind="replay", operator="ada", reason="again")
@@ -67,7 +67,7 @@ async def test_an_event_that_was_sent_more_than_once_is_one_event(database: Data
     assert done.erased == Erased(events=1, payloads=1, contents=1, deliveries=2)
 
 
-async def test_others_keep_what_they_were_sent(database: Database, store: Store) -> None:
+async def test_erasure_leaves_others_what_they_were_sent(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA, BOB, payload={"n": 1})
 
     done = await erased(store, TO_ADA)
@@ -79,7 +79,7 @@ async def test_others_keep_what_they_were_sent(database: Database, store: Store)
     assert sorted(row["response"] is None for row in database.rows("attempts")) == [False, True]
 
 
-async def test_a_payload_that_others_share_is_kept_unless_told(database: Database, store: Store) -> None:
+async def test_payload_that_others_share_is_kept_unless_told(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA, "null:b", payload={"n": 1})
 
     first = await erased(store, TO_ADA)
@@ -92,7 +92,7 @@ async def test_a_payload_that_others_share_is_kept_unless_told(database: Databas
 
 
 @pytest.mark.parametrize("outcome", [None, Refused("410")])
-async def test_a_payload_that_others_still_need_is_kept_even_so(
+async def test_payload_that_others_still_need_is_kept_even_so(
     database: Database, store: Store, outcome: Refused | None
 ) -> None:
     given_event(database, to=[ADA, "null:b"])
@@ -106,7 +106,7 @@ async def test_a_payload_that_others_still_need_is_kept_even_so(
     assert database.one("select payload from sendonce_events") is not None
 
 
-async def test_what_is_open_is_cancelled_first(database: Database, store: Store) -> None:
+async def test_erasure_cancels_first_what_is_open(database: Database, store: Store) -> None:
     given_event(database, to=ADA)
 
     done = await erased(store, TO_ADA)
@@ -118,7 +118,9 @@ async def test_what_is_open_is_cancelled_first(database: Database, store: Store)
 
 
 @pytest.mark.parametrize("person", [TO_ADA, ABOUT_ADA])
-async def test_what_is_being_sent_is_left_and_found_again(database: Database, store: Store, person: Person) -> None:
+async def test_erasure_leaves_what_is_being_sent_and_finds_it_again(
+    database: Database, store: Store, person: Person
+) -> None:
     given_event(database, to=ADA, subject="ada")
     lease = await given_lease(store)
 
@@ -132,7 +134,7 @@ async def test_what_is_being_sent_is_left_and_found_again(database: Database, st
     assert database.one("select content from sendonce_contents") is None
 
 
-async def test_everything_about_a_subject_is_blanked_wherever_it_went(database: Database, store: Store) -> None:
+async def test_erasure_blanks_everything_about_a_subject_wherever_it_went(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA, "null:b", subject="ada", headers={"a": "b"})
     other = await given_sent(database, store, ADA, subject="bob")
 
@@ -145,7 +147,7 @@ async def test_everything_about_a_subject_is_blanked_wherever_it_went(database: 
     assert [row["response"] for row in database.rows("attempts")] == [None, None, "queued for Ada"]
 
 
-async def test_a_tenants_person_is_not_anothers(database: Database, store: Store) -> None:
+async def test_tenants_person_is_not_anothers(database: Database, store: Store) -> None:
     for tenant in ("acme", "other"):
         await given_sent(database, store, ADA, tenant=tenant, subject="ada")
 
@@ -156,7 +158,7 @@ async def test_a_tenants_person_is_not_anothers(database: Database, store: Store
     assert [row["payload"] is None for row in database.rows("events")] == [True, False]
 
 
-async def test_all_generations_and_what_was_said_of_them_are_blanked(database: Database, store: Store) -> None:
+async def test_erasure_blanks_all_generations_and_what_was_said_of_them(database: Database, store: Store) -> None:
     given_event(database, to=ADA)
     await settle_with(store, await given_lease(store), Refused("550", "no such user ada@example.com"))
     [letter] = await store.dead_letters(Filter())
@@ -173,7 +175,7 @@ async def test_all_generations_and_what_was_said_of_them_are_blanked(database: D
     assert [row["error_code"] for row in database.rows("attempts")] == ["550", "550"]
 
 
-async def test_how_it_was_found_and_who_attested_it_stay(database: Database, store: Store) -> None:
+async def test_erasure_keeps_how_it_was_found_and_who_attested_it(database: Database, store: Store) -> None:
     given_event(database, to=ADA)
     await settle_with(store, await given_lease(store), Refused("550"))
     [letter] = await store.dead_letters(Filter())
@@ -187,7 +189,7 @@ async def test_how_it_was_found_and_who_attested_it_stay(database: Database, sto
     assert [row["details"] for row in database.rows("findings")] == ["bob: she told me"]
 
 
-async def test_what_was_erased_is_not_sent_again(database: Database, store: Store) -> None:
+async def test_delivery_that_was_erased_is_not_sent_again(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA)
     await erased(store, TO_ADA)
     [row] = database.rows("deliveries")
@@ -196,7 +198,7 @@ async def test_what_was_erased_is_not_sent_again(database: Database, store: Stor
         await store.open_generations([row["id"]], kind="replay", operator="ada", reason="test")
 
 
-async def test_the_log_says_who_and_why_and_never_whom(database: Database, store: Store) -> None:
+async def test_log_says_who_and_why_and_never_whom(database: Database, store: Store) -> None:
     await given_sent(database, store, ADA, subject="ada lovelace")
     await erased(store, TO_ADA)
     await erased(store, Person(subject="ada lovelace"))
@@ -208,9 +210,7 @@ async def test_the_log_says_who_and_why_and_never_whom(database: Database, store
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_a_count_changes_nothing_and_says_what_comes_of_it(
-    database: Database, store: Store, shared: bool
-) -> None:
+async def test_count_changes_nothing_and_says_what_comes_of_it(database: Database, store: Store, shared: bool) -> None:
     await given_sent(database, store, ADA, "null:b")
     given_event(database, to=ADA)
     await given_lease(store)
@@ -227,7 +227,7 @@ async def test_a_count_changes_nothing_and_says_what_comes_of_it(
 
 
 @pytest.mark.parametrize("asked", ["mailto:ada@exmaple.com", "mailto:ada@example.com", "mailto:ada@example.org"])
-async def test_what_was_corrected_is_erased_under_every_address(database: Database, store: Store, asked: str) -> None:
+async def test_erasure_covers_every_address_of_a_correction(database: Database, store: Store, asked: str) -> None:
     given_event(database, to=[Email("ada@exmaple.com", subject="Hello", text="Dear Ada"), BOB])
     for address in ("mailto:ada@example.com", "mailto:ada@example.org"):
         lease = await given_lease(store)
@@ -244,13 +244,13 @@ async def test_what_was_corrected_is_erased_under_every_address(database: Databa
     assert [row["response"] for row in database.rows("attempts") if row["response"]] == []
 
 
-async def test_who_is_not_found_leaves_no_row_in_the_log(database: Database, store: Store) -> None:
+async def test_erasure_that_finds_nothing_leaves_no_row_in_the_log(database: Database, store: Store) -> None:
     await erased(store, TO_ADA)
 
     assert database.rows("operations") == []
 
 
-async def test_a_finished_attempt_lets_only_what_was_said_be_taken_away(database: Database, store: Store) -> None:
+async def test_finished_attempt_lets_only_what_was_said_be_taken_away(database: Database, store: Store) -> None:
     given_event(database, to=ADA)
     await settle_with(store, await given_lease(store), Refused("550", "no such user"))
 

@@ -117,7 +117,7 @@ async def test_W14_success_keeps_the_last_error_as_history(database: Database, s
         (Refused("410"), DeliveryState.DEAD_LETTERED, False, "Failed"),
     ],
 )
-async def test_each_outcome_is_written_as_it_was_decided(
+async def test_outcome_is_written_as_it_was_decided(
     database: Database, store: Store, outcome: Outcome, status: DeliveryState, in_doubt: bool, attempt_status: str
 ) -> None:
     delivery_id = given_due_delivery(database)
@@ -149,7 +149,7 @@ async def test_doubt_stays_until_it_is_cleared_and_the_next_claim_knows_it(datab
     assert cleared.status is DeliveryState.DEAD_LETTERED
 
 
-async def test_W12_a_deferred_result_is_counted_and_raises_the_limit(database: Database, store: Store) -> None:
+async def test_W12_deferred_result_is_counted_and_raises_the_limit(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     for _ in range(5):
         await settle_with(store, await given_lease(store), Deferred("no_secret", fault=Fault.OURS))
@@ -201,7 +201,7 @@ async def test_W12_it_is_kept_since_when_the_other_side_puts_it_off(
     assert result.report.claim.seconds_put_off == later
 
 
-async def test_W12_a_receiver_that_always_asks_to_wait_comes_to_a_dead_letter(database: Database, store: Store) -> None:
+async def test_W12_receiver_that_always_asks_to_wait_comes_to_a_dead_letter(database: Database, store: Store) -> None:
     delivery_id = given_due_delivery(database)
     # 1000 + 2000 + 4000 s is as long as the policy tries, and longer than it has been put off at the fourth attempt.
     policy = replace(POLICY, first_delay=1000 * S, longest_delay=9000 * S)
@@ -223,7 +223,7 @@ async def test_W12_a_receiver_that_always_asks_to_wait_comes_to_a_dead_letter(da
 
 
 @pytest.mark.parametrize("outcome", [Delivered("n-1"), Failed("503"), Refused("410"), Unknown("timeout")])
-async def test_W4_the_same_result_twice_changes_it_once(database: Database, store: Store, outcome: Outcome) -> None:
+async def test_W4_same_result_twice_changes_it_once(database: Database, store: Store, outcome: Outcome) -> None:
     given_due_delivery(database)
     lease = await given_lease(store)
 
@@ -238,7 +238,7 @@ async def test_W4_the_same_result_twice_changes_it_once(database: Database, stor
 
 
 @pytest.mark.parametrize("outcome", [Delivered("n-1"), Failed("503")])
-async def test_W4_the_same_result_twice_in_one_batch_changes_it_once(
+async def test_W4_same_result_twice_in_one_batch_changes_it_once(
     database: Database, store: Store, outcome: Outcome
 ) -> None:
     given_due_deliveries(database, 2)
@@ -252,7 +252,7 @@ async def test_W4_the_same_result_twice_in_one_batch_changes_it_once(
     assert database.rows("findings") == []
 
 
-async def test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection(
+async def test_W4_commit_whose_answer_was_lost_is_settled_again_by_a_new_connection(
     database: Database, store: Store
 ) -> None:
     ids = given_due_deliveries(database, 3)
@@ -269,7 +269,7 @@ async def test_W4_a_commit_whose_answer_was_lost_is_settled_again_by_a_new_conne
     assert database.one("select count(*) from sendonce_dead_letters") == 1
 
 
-async def test_a_batch_gives_one_verdict_each_in_its_order(database: Database, store: Store) -> None:
+async def test_batch_gives_one_verdict_each_in_its_order(database: Database, store: Store) -> None:
     slow_id = given_due_delivery(database)
     slow = await given_lease(store)
     database.advance(HOLD + S)
@@ -294,7 +294,7 @@ async def test_a_batch_gives_one_verdict_each_in_its_order(database: Database, s
     assert verdicts == [Verdict.APPLIED, Verdict.LATE, Verdict.ALREADY_APPLIED, Verdict.APPLIED]
 
 
-async def test_nothing_to_settle_is_nothing(store: Store) -> None:
+async def test_settle_without_results_is_nothing(store: Store) -> None:
     assert await store.settle([]) == []
 
 
@@ -310,7 +310,7 @@ POISON: list[Outcome] = [
 ]
 
 
-async def test_bad_texts_in_a_batch_of_500_fail_none_of_it(database: Database, store: Store) -> None:
+async def test_batch_of_500_is_settled_in_spite_of_bad_texts(database: Database, store: Store) -> None:
     database.publish_many(500)
     lease = await given_lease(store, limit=500)
     outcomes: list[Outcome] = [Delivered("fine")] * 500
@@ -327,7 +327,7 @@ async def test_bad_texts_in_a_batch_of_500_fail_none_of_it(database: Database, s
 
 
 @pytest.mark.parametrize("place", range(len(POISON)))
-async def test_a_bad_text_leaves_the_rest_of_its_result_readable(database: Database, store: Store, place: int) -> None:
+async def test_result_with_a_bad_text_stays_readable_otherwise(database: Database, store: Store, place: int) -> None:
     delivery_id = given_due_delivery(database)
     lease = await given_lease(store)
 
@@ -342,7 +342,7 @@ async def test_a_bad_text_leaves_the_rest_of_its_result_readable(database: Datab
 
 @pytest.mark.parametrize("chosen", [None, "hold"])
 @pytest.mark.parametrize("outcome", [Unknown("timeout"), Accepted("m-1")], ids=["unknown", "accepted"])
-async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_sent_since(
+async def test_requeue_even_if_sent_does_not_cover_a_later_send(
     database: Database, store: Store, outcome: Outcome, chosen: str | None
 ) -> None:
     first = given_due_delivery(database, if_unsure=chosen)

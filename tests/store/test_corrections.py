@@ -55,7 +55,7 @@ async def test_M9_other_content_goes_as_the_next_generation_with_a_token_of_its_
 
 
 @pytest.mark.parametrize("destination", [None, RIGHT])
-async def test_M9_a_correction_of_what_was_sent_again_on_purpose_is_in_doubt_as_it_was_published(
+async def test_M9_correction_of_what_was_sent_again_on_purpose_is_in_doubt_as_it_was_published(
     database: Database, store: Store, destination: str | None
 ) -> None:
     first = given_due_delivery(database, to=TYPO, if_unsure="hold")
@@ -95,9 +95,7 @@ async def test_M9_another_destination_gets_the_same_content_under_the_same_key(
     assert database.one("select count(*) from sendonce_events") == 1
 
 
-async def test_M9_a_correction_says_what_it_goes_instead_of_and_who_has_made_it(
-    database: Database, store: Store
-) -> None:
+async def test_M9_correction_says_what_it_goes_instead_of_and_who_has_made_it(database: Database, store: Store) -> None:
     old_id = await given_bad_mail(database, store)
 
     [new_id] = (await store.correct(old_id, content=None, destination=RIGHT, operator="ada", reason="typo")).ids
@@ -112,7 +110,7 @@ async def test_M9_a_correction_says_what_it_goes_instead_of_and_who_has_made_it(
     assert (row["kind"], row["affected"], row["subject"]) == ("correct", 1, f"delivery {old_id}")
 
 
-async def test_a_payload_can_be_corrected_too(database: Database, store: Store) -> None:
+async def test_payload_can_be_corrected_too(database: Database, store: Store) -> None:
     old_id = await given_dead_letter(database, store)
 
     await store.correct(old_id, content='{"memo":2}', destination="null:b", operator="ada", reason="wrong memo")
@@ -121,7 +119,7 @@ async def test_a_payload_can_be_corrected_too(database: Database, store: Store) 
     assert (claim.content, claim.destination) == ('{"memo":2}', "null:b")
 
 
-async def test_another_destination_of_a_payload_is_sent_the_payload(database: Database, store: Store) -> None:
+async def test_correction_of_a_destination_sends_the_payload(database: Database, store: Store) -> None:
     old_id = await given_dead_letter(database, store)
 
     await store.correct(old_id, content=None, destination="null:b", operator="ada", reason="moved")
@@ -131,7 +129,7 @@ async def test_another_destination_of_a_payload_is_sent_the_payload(database: Da
     assert database.rows("contents") == []
 
 
-async def test_a_corrected_delivery_that_fails_again_can_be_requeued_and_corrected_again(
+async def test_corrected_delivery_that_fails_again_can_be_requeued_and_corrected_again(
     database: Database, store: Store
 ) -> None:
     first = await given_bad_mail(database, store)
@@ -143,9 +141,7 @@ async def test_a_corrected_delivery_that_fails_again_can_be_requeued_and_correct
     assert await token_of(store, third) == await token_of(store, second)
 
 
-async def test_what_was_corrected_is_neither_corrected_replayed_nor_attested_again(
-    database: Database, store: Store
-) -> None:
+async def test_dead_letter_that_was_corrected_is_not_acted_on_again(database: Database, store: Store) -> None:
     old_id = await given_bad_mail(database, store)
     letter = await store.dead_letter_of(old_id)
     assert letter is not None
@@ -162,7 +158,7 @@ async def test_what_was_corrected_is_neither_corrected_replayed_nor_attested_aga
     assert database.one("select count(*) from sendonce_operations") == 1
 
 
-async def test_only_what_was_given_up_can_be_corrected(database: Database, store: Store) -> None:
+async def test_correction_is_for_dead_letters_only(database: Database, store: Store) -> None:
     for state in (DeliveryState.COMPLETED, DeliveryState.PENDING_RETRY, DeliveryState.PENDING):
         delivery_id = await given_delivery_in(database, store, state)
 
@@ -173,19 +169,19 @@ async def test_only_what_was_given_up_can_be_corrected(database: Database, store
     assert database.rows("operations") == []
 
 
-async def test_what_is_not_there_cannot_be_corrected(store: Store) -> None:
+async def test_dead_letter_that_is_missing_cannot_be_corrected(store: Store) -> None:
     with pytest.raises(NotFound, match="no delivery 77"):
         await store.correct(77, content="{}", destination=None, operator="ada", reason="r")
 
 
-async def test_a_correction_that_changes_nothing_is_refused(database: Database, store: Store) -> None:
+async def test_correction_that_changes_nothing_is_refused(database: Database, store: Store) -> None:
     with pytest.raises(NotAllowed, match="nothing would change"):
         await store.correct(
             await given_dead_letter(database, store), content=None, destination=None, operator="ada", reason="r"
         )
 
 
-async def test_an_event_does_not_go_to_one_destination_twice(database: Database, store: Store) -> None:
+async def test_event_does_not_go_to_one_destination_twice(database: Database, store: Store) -> None:
     event_id = database.publish("memo.created", {}, key="both", to=["null:a", "null:b"])
     await settle_with(store, await given_lease(store), Refused("410"))
     first, second = (row.id for row in await store.deliveries_of(event_id))
@@ -194,7 +190,7 @@ async def test_an_event_does_not_go_to_one_destination_twice(database: Database,
         await store.correct(first, content=None, destination="null:b", operator="ada", reason="r")
 
 
-async def test_erased_content_must_be_given_anew(database: Database, store: Store) -> None:
+async def test_content_that_was_erased_must_be_given_anew(database: Database, store: Store) -> None:
     delivery_id = await given_bad_mail(database, store)
     database.execute("update sendonce_contents set content = null")
 
@@ -203,7 +199,7 @@ async def test_erased_content_must_be_given_anew(database: Database, store: Stor
     await store.correct(delivery_id, content="{}", destination=RIGHT, operator="ada", reason="r")
 
 
-async def test_R12_a_request_follows_its_recipient_to_the_new_address(database: Database, store: Store) -> None:
+async def test_R12_request_follows_its_recipient_to_the_new_address(database: Database, store: Store) -> None:
     outbox = Outbox()
     with database.connection() as connection:
         request_id = outbox.request(
@@ -233,7 +229,7 @@ async def test_R12_a_request_follows_its_recipient_to_the_new_address(database: 
     assert status()[0] == "succeeded"
 
 
-async def test_a_subscription_says_itself_where_its_deliveries_go(database: Database, store: Store) -> None:
+async def test_subscription_says_itself_where_its_deliveries_go(database: Database, store: Store) -> None:
     subscription_id = await store.add_subscription(
         tenant="", types=["memo.*"], destination="null:hook", policy=None, description=None, operator="ada"
     )
@@ -250,7 +246,7 @@ async def test_a_subscription_says_itself_where_its_deliveries_go(database: Data
     assert row.subscription_id == subscription_id
 
 
-async def test_of_two_who_correct_and_requeue_at_once_one_wins(database: Database, store: Store) -> None:
+async def test_correction_and_requeue_at_once_have_one_winner(database: Database, store: Store) -> None:
     other = await database.open()
     for round_ in range(5):
         old_id = await given_bad_mail(database, store, to=f"mailto:ada{round_}@exmaple.com")
@@ -263,7 +259,7 @@ async def test_of_two_who_correct_and_requeue_at_once_one_wins(database: Databas
         await settle_with(store, await given_lease(store), Refused("550"))
 
 
-async def test_the_database_takes_content_only_for_what_is_corrected(database: Database, store: Store) -> None:
+async def test_database_takes_content_only_for_what_is_corrected(database: Database, store: Store) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
     row = next(each for each in database.rows("deliveries") if each["id"] == delivery_id)
 
@@ -274,7 +270,7 @@ async def test_the_database_takes_content_only_for_what_is_corrected(database: D
         )  # fmt: skip
 
 
-async def test_a_correction_stays_as_it_was_written(database: Database, store: Store) -> None:
+async def test_correction_stays_as_it_was_written(database: Database, store: Store) -> None:
     old_id = await given_dead_letter(database, store)
     await store.correct(old_id, content="{}", destination=None, operator="ada", reason="r")
 

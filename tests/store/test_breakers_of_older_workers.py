@@ -55,7 +55,7 @@ async def a_room(database: Database, store: Store) -> None:
     await store.start(WORKER, 10, HOLD)
 
 
-async def test_what_the_one_before_opens_the_new_one_probes_and_closes(database: Database, store: Store) -> None:
+async def test_breaker_opened_by_the_version_before_is_probed_and_closed(database: Database, store: Store) -> None:
     before = Before(database)
     assert before.trip()
     await a_room(database, store)
@@ -72,7 +72,7 @@ async def test_what_the_one_before_opens_the_new_one_probes_and_closes(database:
     assert (await store.rooms(after="", limit=1))[0].breaker is None
 
 
-async def test_what_the_new_one_opens_the_one_before_probes_and_lets_out(database: Database, store: Store) -> None:
+async def test_breaker_is_probed_by_the_version_before(database: Database, store: Store) -> None:
     before = Before(database)
     await store.trip(ROOM, pause=10 * S, code=None)
     await a_room(database, store)

@@ -63,7 +63,7 @@ async def doubtful_lease(store: Store) -> Lease:
     return started.lease
 
 
-async def test_what_is_put_in_doubt_is_not_due_before_its_wait_is_over(database: Database, store: Store) -> None:
+async def test_delivery_put_in_doubt_is_not_due_before_its_wait_is_over(database: Database, store: Store) -> None:
     given_due_delivery(database)
     await store.doubt(0, 10, wait=timedelta(minutes=5))
 
@@ -84,7 +84,7 @@ async def test_R11_what_may_have_been_sent_can_be_leased_before_it_is_due(databa
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [sure]
 
 
-async def test_each_is_leased_once_and_a_walk_goes_on_from_an_id(database: Database, store: Store) -> None:
+async def test_delivery_is_leased_once_and_a_walk_goes_on_from_an_id(database: Database, store: Store) -> None:
     ids = await given_in_doubt(database, store, 5)
     other = await database.open()
 
@@ -121,7 +121,7 @@ async def test_doubt_that_comes_up_while_it_is_being_sent_puts_off_its_next_atte
     assert row.next_attempt_at - database.now() > timedelta(minutes=55)
 
 
-async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
+async def test_delivery_ended_in_doubt_is_not_asked_about(database: Database, store: Store) -> None:
     given_due_delivery(database, if_unsure="hold")
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE)
 
@@ -129,7 +129,7 @@ async def test_what_has_ended_in_doubt_is_not_asked_about(database: Database, st
 
 
 @pytest.mark.parametrize("room", ["destination:null:a", "place:null", "rate:1"])
-async def test_what_waits_in_a_room_is_asked_about_too(database: Database, store: Store, room: str) -> None:
+async def test_parked_delivery_in_doubt_is_asked_about(database: Database, store: Store, room: str) -> None:
     ids = await given_in_doubt(database, store, 2)
     database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", room)
 
@@ -137,7 +137,7 @@ async def test_what_waits_in_a_room_is_asked_about_too(database: Database, store
     assert database.rows("deliveries")[0]["parked_on"] is None
 
 
-async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, store: Store) -> None:
+async def test_breaker_or_a_rate_holds_no_question_back(database: Database, store: Store) -> None:
     added = await store.add_subscription(
         tenant="", types=["order.*"], destination="https://a.test/x", policy=None, description=None, operator="ada",
         rate=0.1,
@@ -155,7 +155,9 @@ async def test_a_breaker_or_a_rate_holds_no_question_back(database: Database, st
 
 
 @pytest.mark.parametrize(("scope", "value"), [("all", ""), ("channel", "null"), ("destination", "null:a")])
-async def test_what_is_stopped_is_not_asked_about(database: Database, store: Store, scope: str, value: str) -> None:
+async def test_stopped_delivery_in_doubt_is_not_asked_about(
+    database: Database, store: Store, scope: str, value: str
+) -> None:
     await given_in_doubt(database, store, 2)
     await store.stop(scope, value, operator="ada", reason=None)
 
@@ -165,7 +167,7 @@ async def test_what_is_stopped_is_not_asked_about(database: Database, store: Sto
     assert len(await doubtful(store)) == 2
 
 
-async def test_what_is_behind_stopped_ones_is_found(database: Database, store: Store) -> None:
+async def test_delivery_behind_stopped_ones_is_found(database: Database, store: Store) -> None:
     await given_in_doubt(database, store, 5, to="null:a")
     behind = await given_in_doubt(database, store, 1, to="null:b")
     await store.stop("destination", "null:a", operator="ada", reason=None)
@@ -173,7 +175,7 @@ async def test_what_is_behind_stopped_ones_is_found(database: Database, store: S
     assert await doubtful(store, limit=2) == behind
 
 
-async def test_what_a_pause_or_a_stop_has_parked_is_not_asked_about(database: Database, store: Store) -> None:
+async def test_delivery_parked_by_a_pause_or_a_stop_is_not_asked_about(database: Database, store: Store) -> None:
     await given_in_doubt(database, store, 2)
     for parked_on in ("stop:channel:null", "subscription:7"):
         database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", parked_on)
@@ -181,7 +183,7 @@ async def test_what_a_pause_or_a_stop_has_parked_is_not_asked_about(database: Da
         assert await doubtful(store) == []
 
 
-async def test_a_paused_subscription_is_not_asked_about(database: Database, store: Store) -> None:
+async def test_paused_subscription_is_not_asked_about(database: Database, store: Store) -> None:
     added = await store.add_subscription(
         tenant="", types=["order.*"], destination="null:b", policy=None, description=None, operator="ada"
     )
@@ -192,7 +194,9 @@ async def test_a_paused_subscription_is_not_asked_about(database: Database, stor
     assert await doubtful(store) == []
 
 
-async def test_R16_found_completes_it_with_the_providers_id_and_time(database: Database, store: Store) -> None:
+async def test_R16_look_up_that_finds_it_completes_it_with_the_providers_id_and_time(
+    database: Database, store: Store
+) -> None:
     [delivery_id] = await given_in_doubt(database, store)
     lease = await doubtful_lease(store)
     sent_at = database.now() - timedelta(hours=1)
@@ -217,7 +221,7 @@ async def test_R11_not_found_clears_the_doubt_and_makes_it_due(database: Databas
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [delivery_id]
 
 
-async def test_everything_open_is_put_in_doubt_in_steps(database: Database, store: Store) -> None:
+async def test_doubt_is_put_on_everything_open_in_steps(database: Database, store: Store) -> None:
     done = await given_delivery_in(database, store, DeliveryState.COMPLETED)
     dead = await given_dead_letter(database, store)
     retrying = await given_delivery_in(database, store, DeliveryState.PENDING_RETRY)
@@ -237,7 +241,7 @@ async def test_everything_open_is_put_in_doubt_in_steps(database: Database, stor
 
 
 @pytest.mark.parametrize("chosen", [None, "hold", "resend"])
-async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_put_in_doubt_since(
+async def test_requeue_even_if_sent_does_not_cover_a_later_doubt(
     database: Database, store: Store, chosen: str | None
 ) -> None:
     first = given_due_delivery(database, if_unsure=chosen)
@@ -254,7 +258,7 @@ async def test_whoever_had_it_sent_again_has_not_said_that_of_what_is_put_in_dou
     assert (row.in_doubt, row.if_unsure) == (True, chosen)
 
 
-async def test_what_was_put_in_doubt_before_it_was_interrupted_is_logged(
+async def test_doubt_that_was_interrupted_is_logged_so_far(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doubt, "STEP", 2)
@@ -282,9 +286,7 @@ async def test_doubt_opened_twice_is_left_alone_for_the_longer_time(database: Da
 
 
 @pytest.mark.parametrize("room", ["destination:null:a", "place:null", "rate:1"])
-async def test_what_waits_in_a_room_is_left_alone_too_when_it_is_put_in_doubt(
-    database: Database, store: Store, room: str
-) -> None:
+async def test_parked_delivery_put_in_doubt_is_left_alone_too(database: Database, store: Store, room: str) -> None:
     given_due_deliveries(database, 2, to="null:a")
     database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = ?", room)
 
@@ -299,7 +301,7 @@ async def test_what_waits_in_a_room_is_left_alone_too_when_it_is_put_in_doubt(
 
 
 @pytest.mark.parametrize("probes", [{}, {"place:null": 0.0}], ids=["room", "probe"])
-async def test_a_room_lets_nothing_out_before_its_moment_whoever_has_put_it_there(
+async def test_parked_queue_lets_nothing_out_before_its_moment_whoever_parked_it(
     database: Database, store: Store, probes: dict[str, float]
 ) -> None:
     [one] = await given_in_doubt(database, store, policy=replace(POLICY, doubt_wait=timedelta(minutes=5)))
@@ -313,7 +315,7 @@ async def test_a_room_lets_nothing_out_before_its_moment_whoever_has_put_it_ther
     assert [claim.delivery_id for claim in started.lease.claims] == [one]
 
 
-async def test_no_probe_is_made_with_what_is_left_alone(database: Database, store: Store) -> None:
+async def test_probe_is_not_made_with_what_is_left_alone(database: Database, store: Store) -> None:
     [left_alone] = await given_in_doubt(database, store, policy=replace(POLICY, doubt_wait=timedelta(minutes=5)))
     free = given_due_delivery(database)
     database.execute("update sendonce_deliveries set next_attempt_at = null, parked_on = 'place:null'")
@@ -331,7 +333,7 @@ async def test_no_probe_is_made_with_what_is_left_alone(database: Database, stor
 
 
 @pytest.mark.parametrize(("scope", "value"), [("channel", "null"), ("destination", "null:a"), ("tenant", "")])
-async def test_what_is_resumed_is_left_alone_until_its_moment(
+async def test_delivery_resumed_is_left_alone_until_its_moment(
     database: Database, store: Store, scope: str, value: str
 ) -> None:
     given_due_delivery(database, to="null:a")
@@ -349,9 +351,7 @@ async def test_what_is_resumed_is_left_alone_until_its_moment(
     assert len((await given_lease(store)).claims) == 1
 
 
-async def test_what_is_being_sent_is_left_alone_for_the_wait_when_its_lease_is_over(
-    database: Database, store: Store
-) -> None:
+async def test_delivery_being_sent_is_left_alone_for_the_wait_after_its_lease(database: Database, store: Store) -> None:
     """The rows that were in progress in a backup: the wait that a person said counts, not only `doubt_wait`."""
     delivery_id = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
 
@@ -367,7 +367,7 @@ async def test_what_is_being_sent_is_left_alone_for_the_wait_when_its_lease_is_o
     assert await doubtful(store) == []
 
 
-async def test_what_is_scheduled_for_later_stays_so_when_it_is_put_in_doubt(database: Database, store: Store) -> None:
+async def test_scheduled_delivery_stays_scheduled_when_put_in_doubt(database: Database, store: Store) -> None:
     tomorrow = database.now() + timedelta(days=1)
     given_due_delivery(database, deliver_at=tomorrow)
 
@@ -378,9 +378,7 @@ async def test_what_is_scheduled_for_later_stays_so_when_it_is_put_in_doubt(data
     assert row.next_attempt_at == tomorrow
 
 
-async def test_the_next_generation_is_left_alone_for_as_long_as_the_one_before(
-    database: Database, store: Store
-) -> None:
+async def test_next_generation_is_left_alone_for_as_long_as_the_one_before(database: Database, store: Store) -> None:
     waiting = replace(POLICY, doubt_wait=timedelta(minutes=5))
     one = given_due_delivery(database)
     lease = await given_lease(store)
@@ -398,9 +396,7 @@ async def test_the_next_generation_is_left_alone_for_as_long_as_the_one_before(
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == [row.id]
 
 
-async def test_what_was_held_because_nobody_can_be_asked_is_sent_at_once_when_a_person_says_so(
-    database: Database, store: Store
-) -> None:
+async def test_delivery_held_for_a_person_is_sent_at_once_when_they_say_so(database: Database, store: Store) -> None:
     one = given_due_delivery(database, if_unsure="hold")
     await settle_with(store, await given_lease(store), Unknown("timeout"))
 
@@ -409,7 +405,7 @@ async def test_what_was_held_because_nobody_can_be_asked_is_sent_at_once_when_a_
     assert [claim.delivery_id for claim in (await given_lease(store)).claims] == list(acted.ids)
 
 
-async def test_what_a_late_answer_has_proven_does_not_wait(database: Database, store: Store) -> None:
+async def test_late_answer_that_proves_it_ends_the_wait(database: Database, store: Store) -> None:
     given_due_delivery(database)
     lease = await given_lease(store, hold=timedelta(seconds=1))
     database.advance(timedelta(seconds=2))
@@ -420,9 +416,7 @@ async def test_what_a_late_answer_has_proven_does_not_wait(database: Database, s
     assert [claim.is_proven for claim in (await given_lease(store)).claims] == [True]
 
 
-async def test_what_a_late_answer_has_proven_is_not_left_alone_when_its_next_lease_is_lost_too(
-    database: Database, store: Store
-) -> None:
+async def test_late_answer_that_proves_it_counts_after_the_next_lost_lease(database: Database, store: Store) -> None:
     """Whoever comes next completes it without asking."""
     patient = replace(POLICY, doubt_wait=timedelta(hours=1))
     given_due_delivery(database)
@@ -439,7 +433,7 @@ async def test_what_a_late_answer_has_proven_is_not_left_alone_when_its_next_lea
     assert [claim.is_proven for claim in (await doubtful_lease(store)).claims] == [True]
 
 
-async def test_opened_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:
+async def test_doubt_is_in_the_operations_log(database: Database, store: Store) -> None:
     operation_id = await store.log_doubt(operator="ada", reason="restored", affected=7)
 
     [row] = database.rows("operations")
@@ -448,7 +442,7 @@ async def test_opened_doubt_is_in_the_operations_log(database: Database, store: 
     )  # fmt: skip
 
 
-async def test_an_attested_dead_letter_is_followed_by_a_completed_generation(database: Database, store: Store) -> None:
+async def test_attested_dead_letter_is_followed_by_a_completed_generation(database: Database, store: Store) -> None:
     delivery_id = await given_dead_letter(database, store)
     letter = await store.dead_letter_of(delivery_id)
     assert letter is not None
@@ -472,7 +466,7 @@ async def test_an_attested_dead_letter_is_followed_by_a_completed_generation(dat
     assert (await store.start(WORKER, 10, HOLD)).lease is None
 
 
-async def test_nothing_is_attested_when_one_is_not_open(database: Database, store: Store) -> None:
+async def test_attest_does_nothing_when_one_is_not_open(database: Database, store: Store) -> None:
     letters = []
     for _ in range(2):
         letter = await store.dead_letter_of(await given_dead_letter(database, store))
@@ -490,7 +484,7 @@ async def test_nothing_is_attested_when_one_is_not_open(database: Database, stor
     assert len(await store.dead_letters(Filter())) == 1
 
 
-async def test_a_completed_first_generation_cannot_be_made(database: Database) -> None:
+async def test_completed_first_generation_cannot_be_made(database: Database) -> None:
     given_due_delivery(database)
 
     with pytest.raises(REFUSED):
@@ -501,7 +495,7 @@ async def test_a_completed_first_generation_cannot_be_made(database: Database) -
         )
 
 
-async def test_the_same_finding_is_written_once(database: Database, store: Store) -> None:
+async def test_finding_is_written_once(database: Database, store: Store) -> None:
     delivery_id = await given_delivery_in(database, store, DeliveryState.COMPLETED)
 
     assert await store.add_finding(delivery_id, kind="no_evidence", details="gone")
@@ -514,7 +508,7 @@ async def test_the_same_finding_is_written_once(database: Database, store: Store
     ]  # fmt: skip
 
 
-async def test_the_walk_finds_what_was_completed_since_then(
+async def test_walk_finds_what_was_completed_since_then(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sendonce.store.reconciliation.WINDOW", 2)
@@ -533,7 +527,7 @@ async def test_the_walk_finds_what_was_completed_since_then(
     assert await store.completed_after(0, since=database.now() + timedelta(hours=1), limit=4) == []
 
 
-async def test_the_first_delivery_since_is_found_by_halving(database: Database, store: Store) -> None:
+async def test_delivery_that_is_first_since_a_time_is_found_by_halving(database: Database, store: Store) -> None:
     assert await store.first_delivery_since(database.now()) == 1
     ids = given_due_deliveries(database, 20)
     for number, delivery_id in enumerate(ids):
