@@ -28,7 +28,7 @@ _NOUNS = """
     driver duplicate duration durations email encryption endpoint engine entry environment erase erasure errno
     error errors event events example examples exit expiry explain extra fact facts failure failures fault
     faults figures file filename filter finding findings floods folder function functions gauge gauges
-    generation generator glance grants hash header headers health heartbeat help hint histogram history hold
+    generation generator github glance grants hash header headers health heartbeat help hint histogram history hold
     host hosts html http hundred id if import incident index input instance interrupt ipv4 ipv6 isolation
     journal json keeper key keys kind labels lease leases letter level limits line lines link list lists lock
     log look loop loss machine mail mailbox mailboxes map memo message messages metric metrics migrate migration
@@ -44,11 +44,11 @@ _NOUNS = """
     round row rows rule run savepoint schema schemas scheme scope screen script search secret secrets seed
     selection send sender senders sends sentence sentences server servers service serving session setting
     settings settle share shortage shutdown side signature simulation sink slot slots smtp soak span spelling
-    spread sqlalchemy sqlite standby state statement statements status step stop stops store story structure
-    subject subscription subscriptions success suite summary surface table tables tenant tenants terminal test
+    spread sqlalchemy sqlite standby state statement statements status step stop stops store story stripe structure
+    subject subscription subscriptions success suite summary surface svix table tables tenant tenants terminal test
     testing text texts thread threads threat threshold time timeout times token tokens trace tracing transaction
     trigger trouble turn tutorial type types url urls usage users values variable variables verb verbs verify
-    version visitor wait walk walks way webhook wheel work worker workers write writer
+    version visitor wait walk walks way webhook webhooks wheel work worker workers write writer
 """
 
 FORBIDDEN, NOUNS = set(_FORBIDDEN.split()), set(_NOUNS.split())

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
+from sendonce import signing
 from sendonce.admin import audit, verify
-from sendonce.channels import dialling, mail_api, names, signing
+from sendonce.channels import dialling, mail_api, names
 from sendonce.channels.answers import _LONGEST_WAIT as LONGEST_RETRY_AFTER
 from sendonce.channels.smtp import channel as smtp_channel
 from sendonce.channels.smtp import pool
@@ -25,6 +26,7 @@ from sendonce.engine import (
     worker,
 )
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
+from sendonce.inbox import webhooks
 from sendonce.store import leases, reconciliation, records, verifying
 from sendonce.store.postgres import connection as postgres_connection
 from sendonce.store.postgres import orchestrating
@@ -143,7 +145,7 @@ def test_alert_does_not_flicker_at_its_edge() -> None:
 
 
 def test_signature_is_good_for_longer_than_a_send_and_not_for_a_replay_next_day() -> None:
-    assert DEFAULT_POLICY.timeout < signing.TOLERANCE <= timedelta(minutes=5)
+    assert DEFAULT_POLICY.timeout < webhooks.TOLERANCE <= timedelta(minutes=5)
     assert 24 <= signing.SHORTEST < signing.LONGEST
 
 

@@ -11,6 +11,7 @@ from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
 from sendonce.errors import (
     BadDestination,
     BadEvent,
+    BadWebhook,
     CommitUnknown,
     ConfigError,
     KeyReused,
@@ -76,6 +77,7 @@ __all__ = [
     "AttemptRow",
     "BadDestination",
     "BadEvent",
+    "BadWebhook",
     "CommitUnknown",
     "ConfigError",
     "DeadLetterRow",

@@ -8,6 +8,7 @@ SendonceError
 │   ├── KeyReused       this key was used for different content
 │   ├── RerunRefused    a lower version, or a higher one that nobody asked for explicitly
 │   └── NotInTransaction  the connection would commit by itself
+├── BadWebhook          a webhook that came in does not prove who has sent it, or is not what it should be
 ├── StoreError
 │   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
 │   │   └── ServerReadOnly  a standby, or set to read only: try again when the primary answers
@@ -48,6 +49,10 @@ class RerunRefused(PublishError):
 
 class NotInTransaction(PublishError):
     """The connection would commit by itself, so the event could not belong to the caller's transaction."""
+
+
+class BadWebhook(SendonceError):
+    """A webhook that came in does not prove who has sent it, or is not what it should be. Answer it with 401."""
 
 
 class StoreError(SendonceError):

@@ -13,10 +13,10 @@ import sendonce
 from sendonce import Admin, Email, NotAllowed, NotFound, Outbox, TenantAdmin
 from sendonce.admin.explain.snapshot import Known
 from sendonce.admin.explain.story import tell
-from sendonce.channels.signing import new_secret
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, BadEvent, ConfigError
+from sendonce.signing import new_secret
 from sendonce.store.ports import Store
 from sendonce.store.records import Room, StopRow
 from tests.crash.accounts import url_of

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.signing import new_secret
 from sendonce.cli import main
 from sendonce.cli.parser import build
 from sendonce.config.catalogue import SETTINGS
+from sendonce.signing import new_secret
 from tests.channels.troubles import free_port
 from tests.given import given_due_delivery, given_event
 from tests.processes import sendonce, until

@@ -9,10 +9,10 @@ from sendonce.channels.builtin import builtin
 from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard
 from sendonce.channels.http import HttpEndpoint, HttpProfile
-from sendonce.channels.signing import new_secret
 from sendonce.channels.webhook import Webhook
 from sendonce.domain.outcomes import Outcome
 from sendonce.errors import ConfigError
+from sendonce.signing import new_secret
 from tests.channels.sending import Seen, message_to
 from tests.channels.troubles import HOST, raw_server
 

@@ -30,9 +30,9 @@ from sendonce.channels.credentials import Credentials
 from sendonce.channels.guard import Guard
 from sendonce.channels.http import AskingEndpoint, HttpEndpoint, HttpProfile, endpoint
 from sendonce.channels.protocol import Asking, Channel, Message, memory_of
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.outcomes import Outcome
 from sendonce.errors import ConfigError
+from sendonce.signing import key_of, new_secret
 from tests.channels.contract import AskingContract, ChannelContract
 from tests.channels.http_troubles import place_in_trouble
 from tests.channels.sending import PAYLOAD, Seen, message_to

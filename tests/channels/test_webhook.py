@@ -25,10 +25,10 @@ from sendonce.channels.client import HttpClient
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.guard import Guard
 from sendonce.channels.protocol import Asking, Channel, Message
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.channels.webhook import Webhook
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.errors import ConfigError
+from sendonce.signing import key_of, new_secret
 from tests.channels.contract import ChannelContract
 from tests.channels.http_troubles import place_in_trouble
 from tests.channels.sending import PAYLOAD, Seen, message_to

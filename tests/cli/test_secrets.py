@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import serialization
 from sendonce.admin.subscriptions import check_headers
 from sendonce.channels.credentials import Credentials
 from sendonce.channels.posting import is_allowed
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.errors import ConfigError
 from sendonce.sealing import SecretBox, new_key
+from sendonce.signing import key_of, new_secret
 from tests.cli.workbench import Cli, Ran
 
 HOOK = ("subscriptions", "add", "--type", "*", "--to", "https://hooks.example/x")

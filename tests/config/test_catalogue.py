@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.signing import new_secret
 from sendonce.config.catalogue import SETTINGS, TABLES, check_variable
 from sendonce.config.example import example, spelled_default
 from sendonce.config.load import load
@@ -19,6 +18,7 @@ from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import RetentionSettings
 from sendonce.errors import ConfigError
 from sendonce.sealing import new_key
+from sendonce.signing import new_secret
 
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
 # Of a worker these are not for a file: an option alone, what tests alone use, and what follows from breaker_pause.

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.signing import new_secret
 from sendonce.config.catalogue import TABLES
 from sendonce.config.channels import channels_of
 from sendonce.config.example import spelled_default
 from sendonce.config.load import load
 from sendonce.config.setting import Setting
 from sendonce.sealing import new_key
+from sendonce.signing import new_secret
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "settings.md").read_text("utf-8")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.signing import new_secret
 from sendonce.config.files import lines_of
 from sendonce.config.load import find, load, load_sealer
 from sendonce.config.model import Settings
 from sendonce.domain.durations import parse_duration
 from sendonce.errors import ConfigError
 from sendonce.sealing import new_key
+from sendonce.signing import new_secret
 
 HIDDEN = "hunter2-4111"
 MAIL = '[mail]\nsender = "shop@example.com"\n'

@@ -13,7 +13,6 @@ from sendonce.admin import subscriptions as secrets
 from sendonce.channels.builtin import builtin
 from sendonce.channels.client import HttpClient
 from sendonce.channels.guard import Guard
-from sendonce.channels.signing import new_secret
 from sendonce.compose import migrate, open_connection, open_store
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
@@ -21,6 +20,7 @@ from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.outbox.outbox import Outbox
 from sendonce.sealing import SecretBox, new_key
+from sendonce.signing import new_secret
 from tests.docs.test_examples import examples
 
 KEYS = [new_key()]

@@ -10,7 +10,6 @@ import pytest
 
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
 from sendonce.engine.alert_transports import AlertTransport, Notice, transports_of
@@ -20,6 +19,7 @@ from sendonce.engine.own_faults import OwnFaults
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observability.facts import Alerted, AlertFailed, Fact
 from sendonce.observability.logs import worded
+from sendonce.signing import key_of, new_secret
 from sendonce.store.ports import Store
 from tests.alarms import given_finding, let_pass
 from tests.domain.values import a_claim

@@ -9,7 +9,6 @@ import pytest
 
 from sendonce.admin.subscriptions import Secrets
 from sendonce.channels.credentials import Credentials
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.engine import credentials as credentials_module
@@ -17,6 +16,7 @@ from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.sealing import SecretBox, Use, new_key
+from sendonce.signing import key_of, new_secret
 from sendonce.store.ports import Store
 from sendonce.store.records import SubscriptionSecrets
 from tests.domain.values import a_claim

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.signing import key_of, new_secret, sign
+from sendonce.signing import key_of, new_secret, sign
 from tests.cli.workbench import run
 from tests.processes import until
 from tests.provider import Provider

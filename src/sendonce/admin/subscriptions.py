@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sendonce.channels.header_names import is_ours
-from sendonce.channels.signing import key_of, new_secret
 from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
@@ -16,6 +15,7 @@ from sendonce.domain.rates import parse_rate
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound
 from sendonce.sealing import VARIABLE, SecretBox, Use
+from sendonce.signing import key_of, new_secret
 from sendonce.store.ports import SealStore, Store
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import ROOMS_SHOWN, DeliveryRow, KeptSecret, SubscriptionRow

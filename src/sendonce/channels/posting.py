@@ -12,10 +12,10 @@ from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
 from sendonce.channels.faults import lack_of
 from sendonce.channels.header_names import is_ours, plain
 from sendonce.channels.protocol import Message
-from sendonce.channels.signing import sign
 from sendonce.domain.answers import BAD_SECRET, LACKING
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import ConfigError
+from sendonce.signing import sign
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _VALUE = re.compile("[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")

@@ -4,8 +4,8 @@ from sendonce.channels.answers import outcome_of
 from sendonce.channels.client import HttpClient
 from sendonce.channels.posting import post
 from sendonce.channels.protocol import Message
-from sendonce.channels.signing import key_of
 from sendonce.domain.outcomes import Outcome
+from sendonce.signing import key_of
 
 
 class Webhook:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from sendonce.cli.context import configured, database_of
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.verbs import Arguments, verb
-from sendonce.errors import ConfigError
+from sendonce.errors import BadWebhook, ConfigError
+from sendonce.signing import key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sendonce.devtools.receive.desk import Tell
     from sendonce.devtools.receive.memory import Arrival
     from sendonce.devtools.receive.web import Verify
@@ -98,9 +101,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _verify(file: Path | None) -> "Verify | None":
-    import time
-
-    from sendonce.channels.signing import key_of, verify
+    from sendonce.inbox.webhooks import verify
 
     if file is None:
         return None
@@ -110,8 +111,17 @@ def _verify(file: Path | None) -> "Verify | None":
         raise ConfigError(f"--secret-file {file} cannot be read") from None
     if not secrets:
         raise ConfigError(f"--secret-file {file} is empty: write a whsec_ secret into it, one a line")
-    keys = [key_of(secret) for secret in secrets]
-    return lambda headers, body: verify(keys, headers, body, now=time.time())
+    for secret in secrets:
+        key_of(secret)
+
+    def is_signed(headers: "Mapping[str, str]", body: bytes) -> bool:
+        try:
+            verify(headers, body, secrets)
+        except BadWebhook:
+            return False
+        return True
+
+    return is_signed
 
 
 def _teller(args: argparse.Namespace) -> "Tell":

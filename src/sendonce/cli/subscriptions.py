@@ -99,7 +99,7 @@ def _new_of(args: argparse.Namespace) -> "NewSubscription":
 
 def _secrets_of(args: argparse.Namespace) -> Secrets:
     """Return what the options bring, with a new signing secret where none is brought or refused."""
-    from sendonce.channels.signing import new_secret
+    from sendonce.signing import new_secret
 
     if [getattr(args, name) for name in _FILES].count("-") > 1:
         raise WrongUse("only one of the files can be standard input")

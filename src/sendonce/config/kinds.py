@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sendonce.channels.signing import key_of
 from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.domain.durations import parse_duration, spell_duration
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadDestination, ConfigError
+from sendonce.signing import key_of
 from sendonce.store.urls import check_url
 
 SECRET_FILE_CAP = 1_000_000

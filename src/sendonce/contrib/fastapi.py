@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel
 from starlette.exceptions import HTTPException
 
 from sendonce import (
+    BadWebhook,
     CommitUnknown,
     KeyReused,
     NotAllowed,
@@ -96,6 +97,8 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
 def _status(error: Exception) -> int:
     if isinstance(error, NotFound):
         return 404
+    if isinstance(error, BadWebhook):
+        return 401
     if isinstance(error, NotAllowed | KeyReused | RerunRefused):
         return 409
     return 422 if isinstance(error, PublishError) else 400

@@ -11,12 +11,12 @@ from datetime import datetime
 from sendonce.channels.credentials import NONE, Credentials
 from sendonce.channels.protocol import Channel, Message
 from sendonce.channels.registry import Channels
-from sendonce.channels.signing import key_of
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Accepted, Delivered, Refused
 from sendonce.engine.alerts import AlertSettings
 from sendonce.errors import ConfigError
+from sendonce.signing import key_of
 
 TYPE = "sendonce.alert"
 SECONDS = 10.0

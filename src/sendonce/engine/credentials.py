@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sendonce.channels.credentials import Credentials
-from sendonce.channels.signing import key_of
 from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy
 from sendonce.sealing import Misplaced, SecretBox, Use
+from sendonce.signing import key_of
 from sendonce.store.ports import SecretStore
 from sendonce.store.records import SubscriptionSecrets
 

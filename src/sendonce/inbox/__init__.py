@@ -1,0 +1,1 @@
+"""The inbox: a handler's effect happens once, however often its message comes."""
