@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from sendonce import signing
 from sendonce.admin import audit, verify
-from sendonce.channels import dialling, mail_api, names
-from sendonce.channels.answers import _LONGEST_WAIT as LONGEST_RETRY_AFTER
-from sendonce.channels.smtp import channel as smtp_channel
-from sendonce.channels.smtp import pool
+from sendonce.channels.email import api, smtp_session
+from sendonce.channels.email import smtp as smtp_channel
+from sendonce.channels.http import dial
+from sendonce.channels.http.answers import _LONGEST_WAIT as LONGEST_RETRY_AFTER
 from sendonce.domain.durations import parse_duration
 from sendonce.domain.policies import DEFAULT_POLICY, next_delay
 from sendonce.engine import (
@@ -49,8 +49,8 @@ def span_of_default_policy() -> timedelta:
 
 
 def test_connection_is_dropped_before_servers_drop_it_and_leave_us_in_doubt() -> None:
-    assert dialling.KEEP_ALIVE_SECONDS < SERVERS_KEEP_ALIVE
-    assert pool.IDLE_SECONDS < MAIL_SERVERS_KEEP_ALIVE / 2
+    assert dial.KEEP_ALIVE_SECONDS < SERVERS_KEEP_ALIVE
+    assert smtp_session.IDLE_SECONDS < MAIL_SERVERS_KEEP_ALIVE / 2
 
 
 def test_audit_begins_before_what_was_on_its_way_for_longest() -> None:
@@ -108,9 +108,9 @@ def test_answer_to_a_mails_last_byte_gets_a_good_part_of_its_time() -> None:
 
 
 def test_name_that_does_not_answer_costs_no_more_than_half_of_a_send() -> None:
-    assert DEFAULT_POLICY.timeout / 2 >= names.LONGEST_SECONDS * S
-    assert names.MOMENT_SECONDS < names.LONGEST_SECONDS
-    assert names.LASTING < names.AT_ONCE < CONFIG.concurrency
+    assert DEFAULT_POLICY.timeout / 2 >= dial.LONGEST_SECONDS * S
+    assert dial.MOMENT_SECONDS < dial.LONGEST_SECONDS
+    assert dial.LASTING < dial.AT_ONCE < CONFIG.concurrency
 
 
 def test_retry_after_is_bounded_by_a_day_and_by_the_policy() -> None:
@@ -154,11 +154,11 @@ def test_lease_id_fits_into_every_readers_number_and_is_not_met_twice() -> None:
 
 
 def test_server_that_refuses_our_password_is_left_alone_for_longer_than_one_that_is_busy() -> None:
-    assert pool.REST_SECONDS < pool.REST_AFTER_LOG_IN_SECONDS <= 60
+    assert smtp_session.REST_SECONDS < smtp_session.REST_AFTER_LOG_IN_SECONDS <= 60
 
 
 def test_provider_is_asked_well_before_it_forgets() -> None:
-    assert timedelta(minutes=30) <= mail_api._MARGIN
+    assert timedelta(minutes=30) <= api._MARGIN
 
 
 def test_results_are_written_before_anybody_notices_that_they_were_gathered() -> None:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.webhook import Webhook
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
 from sendonce.domain.destinations import normalise
 from sendonce.domain.outcomes import Failed, Outcome, Refused
 from sendonce.errors import BadDestination

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sendonce.channels.answers import retry_after_of, without
-from sendonce.channels.guard import Guard, is_a_number
-from sendonce.channels.mail import Mail
-from sendonce.channels.mail_api import time_of
-from sendonce.channels.smtp.mime import compose
+from sendonce.channels.email.api import time_of
+from sendonce.channels.email.mail import Mail
+from sendonce.channels.email.mime import compose
+from sendonce.channels.http.answers import retry_after_of, without
+from sendonce.channels.http.guard import Guard, is_a_number
 from sendonce.config.load import load
 from sendonce.domain.destinations import normalise, place_of
 from sendonce.domain.emails import Email, parse_mailbox

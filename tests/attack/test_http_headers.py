@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.credentials import Credentials
-from sendonce.channels.guard import Guard
-from sendonce.channels.http import AskingEndpoint, HttpProfile
-from sendonce.channels.mail_api import MailApi
-from sendonce.channels.postmark import Postmark, PostmarkSettings
-from sendonce.channels.resend import Resend, ResendSettings
-from sendonce.channels.webhook import Webhook
+from sendonce.channels.email.api import MailApi
+from sendonce.channels.email.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.resend import Resend, ResendSettings
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.endpoint import AskingEndpoint, HttpProfile
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
+from sendonce.channels.protocol import Credentials
 from sendonce.domain.events import NewEvent, new_event
 from sendonce.errors import BadDestination, BadEvent, ConfigError
 from tests.attack.lines import BREAKS, broken, evil

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sendonce.channels.mail_api import as_mailbox
+from sendonce.channels.email.api import as_mailbox
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Delivered, Refused
 from sendonce.errors import BadDestination

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.builtin import builtin
-from sendonce.channels.client import HttpClient
-from sendonce.channels.credentials import Credentials
-from sendonce.channels.guard import Guard
-from sendonce.channels.http import HttpEndpoint, HttpProfile
-from sendonce.channels.registry import Channels
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.endpoint import HttpEndpoint, HttpProfile
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.protocol import Credentials
+from sendonce.channels.registry import Channels, builtin
 from sendonce.domain.destinations import normalise
 from sendonce.domain.outcomes import Delivered, Outcome, Refused
 from sendonce.engine.attempt import AttemptRunner

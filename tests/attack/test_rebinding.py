@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.http import AskingEndpoint, HttpProfile
+from sendonce.channels.http.client import Answer, Answered, Forbidden, HttpClient
+from sendonce.channels.http.endpoint import AskingEndpoint, HttpProfile
+from sendonce.channels.http.guard import Guard
 from sendonce.domain.outcomes import NoAnswer
 from tests.attack.dns import NameServer
 from tests.channels.sending import Seen, message_to

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
+from sendonce.channels.email.smtp import SmtpChannel
+from sendonce.channels.email.smtp_settings import SmtpSettings
 from sendonce.channels.protocol import Message
-from sendonce.channels.smtp import SmtpChannel, SmtpSettings
 from sendonce.domain.emails import Email
 from sendonce.engine.attempt import message_of
 from tests.channels.troubles import HOST, authority, hang_up, raw_server, reset, server_context

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.protocol import Message
+from sendonce.channels.protocol import NONE, Credentials, Message
 from sendonce.engine.attempt import message_of
 from tests.channels.troubles import Connected, read_request
 from tests.domain.values import a_claim

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from sendonce.channels.answers import outcome_of_status, retry_after_of, without
+from sendonce.channels.http.answers import outcome_of_status, retry_after_of, without
 from sendonce.domain.answers import http_answer
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, fault_of
 

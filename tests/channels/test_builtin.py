@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from sendonce.channels import Asking, Channels, Delivered, Refused
-from sendonce.channels.builtin import builtin
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.http import HttpEndpoint, HttpProfile
-from sendonce.channels.webhook import Webhook
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.endpoint import HttpEndpoint, HttpProfile
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
+from sendonce.channels.registry import builtin
 from sendonce.domain.outcomes import Outcome
 from sendonce.errors import ConfigError
 from sendonce.signing import new_secret

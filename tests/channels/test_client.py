@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.answers import outcome_of
-from sendonce.channels.client import Answer, HttpClient, Lost, NotSent, Ours
-from sendonce.channels.guard import Guard
+from sendonce.channels.http.answers import outcome_of
+from sendonce.channels.http.client import Answer, HttpClient, Lost, NotSent, Ours
+from sendonce.channels.http.guard import Guard
 from sendonce.domain.outcomes import Deferred, Fault, Outcome, fault_of
 from tests.channels.mail_servers import channel_to, mail_message
 from tests.channels.sending import Seen

@@ -8,10 +8,9 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendonce.channels.client import Answer, Forbidden, HttpClient
-from sendonce.channels.dialling import Resolver
-from sendonce.channels.guard import ForbiddenAddress, ForbiddenName, Guard, is_a_number
-from sendonce.channels.names import Names
+from sendonce.channels.http.client import Answer, Forbidden, HttpClient
+from sendonce.channels.http.dial import Names, Resolver
+from sendonce.channels.http.guard import ForbiddenAddress, ForbiddenName, Guard, is_a_number
 from sendonce.errors import ConfigError
 from tests.attack.dns import NameServer, name_server
 from tests.channels.sending import Seen

@@ -23,13 +23,12 @@ from sendonce.channels import (
     NotThere,
     Refused,
     Unknown,
-    posting,
 )
-from sendonce.channels.client import HttpClient
-from sendonce.channels.credentials import Credentials
-from sendonce.channels.guard import Guard
-from sendonce.channels.http import AskingEndpoint, HttpEndpoint, HttpProfile, endpoint
-from sendonce.channels.protocol import Asking, Channel, Message, memory_of
+from sendonce.channels.http import webhook
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.endpoint import AskingEndpoint, HttpEndpoint, HttpProfile, endpoint
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.protocol import Asking, Channel, Credentials, Message, memory_of
 from sendonce.domain.outcomes import Outcome
 from sendonce.errors import ConfigError
 from sendonce.signing import key_of, new_secret
@@ -121,7 +120,7 @@ class TestSending:
         def lacking(*_: object) -> ssl.SSLContext:
             raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(posting, "context_of", lacking)
+        monkeypatch.setattr(webhook, "context_of", lacking)
         seen, outcome = await self.sent(client, credentials=Credentials(certificate="of a subscription"))
 
         assert isinstance(outcome, Deferred)

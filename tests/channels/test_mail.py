@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.channels.mail import Mail
+from sendonce.channels.email.mail import Mail
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Refused
 from sendonce.engine.attempt import message_of

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.mail_api import MailApi, Said
-from sendonce.channels.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.api import MailApi, Said
+from sendonce.channels.email.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.resend import Resend, ResendSettings
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
 from sendonce.channels.protocol import Asking, Message, memory_of
-from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import (
     CannotTell,

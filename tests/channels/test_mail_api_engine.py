@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.mail_api import MailApi, Provider
-from sendonce.channels.postmark import POLICY as POSTMARK_POLICY
-from sendonce.channels.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.api import MailApi, Provider
+from sendonce.channels.email.postmark import POLICY as POSTMARK_POLICY
+from sendonce.channels.email.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.resend import POLICY as RESEND_POLICY
+from sendonce.channels.email.resend import Resend, ResendSettings
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
 from sendonce.channels.registry import Channels
-from sendonce.channels.resend import POLICY as RESEND_POLICY
-from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.store.ports import Store

@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
-from sendonce.channels.mail_api import MailApi, Provider
-from sendonce.channels.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.api import MailApi, Provider
+from sendonce.channels.email.postmark import Postmark, PostmarkSettings
+from sendonce.channels.email.resend import Resend, ResendSettings
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
 from sendonce.channels.protocol import Channel, Message
-from sendonce.channels.resend import Resend, ResendSettings
 from sendonce.domain.emails import Email
 from sendonce.engine.attempt import message_of
 from tests.channels.contract import ChannelContract

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sendonce.channels.mail_api import as_mailbox, time_of
-from sendonce.channels.postmark import PostmarkSettings
-from sendonce.channels.resend import ResendSettings
+from sendonce.channels.email.api import as_mailbox, time_of
+from sendonce.channels.email.postmark import PostmarkSettings
+from sendonce.channels.email.resend import ResendSettings
 from sendonce.errors import ConfigError
 
 SENDER = "Shop <shop@example.com>"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sendonce.channels import names as module
-from sendonce.channels.answers import outcome_of
-from sendonce.channels.client import HttpClient, Ours
-from sendonce.channels.guard import Guard
-from sendonce.channels.names import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp, checked_server
-from sendonce.channels.webhook import Webhook
+from sendonce.channels.http import dial as module
+from sendonce.channels.http.answers import outcome_of
+from sendonce.channels.http.client import HttpClient, Ours
+from sendonce.channels.http.dial import AT_ONCE, LASTING, Names, NameSilent, NoSuchName, NotLookedUp, checked_server
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
 from sendonce.domain.answers import NAMES_BUSY
 from sendonce.domain.decide import decide
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome

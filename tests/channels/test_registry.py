@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sendonce.channels import Channels, Delivered, Found, LookUp, Message, Outcome
-from sendonce.channels.builtin import builtin
+from sendonce.channels.registry import builtin
 from sendonce.engine.attempt import message_of
 from sendonce.errors import ConfigError
 from tests.domain.values import a_claim

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.smtp import pool
+from sendonce.channels.email import smtp_session
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Deferred, Delivered, Fault, Refused, Unknown
 from tests.channels.mail_servers import LETTER, channel_to, mail_message, mail_server, trusted
@@ -112,7 +112,7 @@ async def test_server_that_wants_a_log_in_that_we_do_not_have_is_our_fault() -> 
 
 
 async def test_password_that_is_wrong_is_not_tried_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "REST_SECONDS", 0.0)  # which is for other troubles
+    monkeypatch.setattr(smtp_session, "REST_SECONDS", 0.0)  # which is for other troubles
     async with (
         mail_server(password="right") as server,
         channel_to(server.port, user="shop", password="wrong") as channel,
@@ -143,7 +143,7 @@ async def test_connections_that_the_server_has_closed_are_replaced_without_a_wor
 
 
 async def test_connections_that_are_idle_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(smtp_session, "IDLE_SECONDS", 0.05)
     async with mail_server() as server, channel_to(server.port) as channel:
         await channel.send(mail_message(), timeout=30)
         [connection] = server.connections
@@ -154,7 +154,7 @@ async def test_connections_that_are_idle_are_closed(monkeypatch: pytest.MonkeyPa
 async def test_connection_that_was_used_again_meanwhile_is_closed_when_it_is_idle_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(smtp_session, "IDLE_SECONDS", 0.5)
     async with mail_server() as server, channel_to(server.port) as channel:
         for _ in range(3):
             await channel.send(mail_message(), timeout=30)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from sendonce.channels.email.smtp import POLICY
 from sendonce.channels.registry import Channels
-from sendonce.channels.smtp import POLICY
 from sendonce.domain.emails import Email
 from sendonce.store.ports import Store
 from tests.channels.mail_servers import CLOSE, channel_to, mail_server, scripted

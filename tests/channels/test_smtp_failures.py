@@ -7,8 +7,8 @@ from pathlib import Path
 import aiosmtplib
 import pytest
 
+from sendonce.channels.email.smtp_session import why_not_open
 from sendonce.channels.protocol import Channel, Message
-from sendonce.channels.smtp.session import why_not_open
 from sendonce.domain.emails import Attachment, Email
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Fault, Outcome, Refused, Unknown, fault_of
 from tests.channels.contract import ChannelContract

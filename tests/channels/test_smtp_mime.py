@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendonce.channels.mail import Mail
-from sendonce.channels.smtp.mime import Letter, compose
+from sendonce.channels.email.mail import Mail
+from sendonce.channels.email.mime import Letter, compose
 from sendonce.domain.emails import LONGEST_LINE, Attachment, Email
 from sendonce.errors import BadDestination
 from tests.channels.mail_servers import mail_message

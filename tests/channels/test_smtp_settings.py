@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from sendonce.channels.email.smtp import POLICY, SmtpChannel
+from sendonce.channels.email.smtp_settings import SmtpSettings
 from sendonce.channels.registry import Channels
-from sendonce.channels.smtp import POLICY, SmtpChannel, SmtpSettings
 from sendonce.domain.policies import DEFAULT_POLICY, IfUnsure, override
 from sendonce.errors import ConfigError
 

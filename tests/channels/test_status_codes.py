@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from sendonce.channels import header_names
-from sendonce.channels.faults import lack_of
-from sendonce.channels.smtp.answers import Step, meaning
+from sendonce.channels.email.smtp_session import Step, meaning
+from sendonce.channels.http import headers
+from sendonce.channels.protocol import lack_of
 from sendonce.domain.outcomes import Deferred, Failed, Refused
 
 STEPS = [Step.MAIL, Step.RCPT, Step.DATA, Step.FINAL]
@@ -73,9 +73,9 @@ def test_errno_of_the_receiver_is_not_our_fault(number: int) -> None:
 def test_header_that_is_ours_is_so_in_every_spelling(name: str) -> None:
     spellings = [name, name.upper(), name.replace("-", "_"), name.replace("-", "."), name.title()]
 
-    assert all(header_names.is_ours(each) for each in spellings)
+    assert all(headers.is_ours(each) for each in spellings)
 
 
 @pytest.mark.parametrize("name", ["x-host", "authorization", "content", "x-webhook-id", "user-agent", "traceparent"])
 def test_headers_that_are_not_reserved_are_the_callers(name: str) -> None:
-    assert not header_names.is_ours(name)
+    assert not headers.is_ours(name)

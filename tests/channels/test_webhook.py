@@ -21,11 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from sendonce.channels.client import HttpClient
-from sendonce.channels.credentials import Credentials
-from sendonce.channels.guard import Guard
-from sendonce.channels.protocol import Asking, Channel, Message
-from sendonce.channels.webhook import Webhook
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
+from sendonce.channels.protocol import Asking, Channel, Credentials, Message
 from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.errors import ConfigError
 from sendonce.signing import key_of, new_secret

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.channels.builtin import builtin
-from sendonce.channels.registry import Channels
+from sendonce.channels.registry import Channels, builtin
 from sendonce.config.channels import channels_of
 from sendonce.config.database import load_database
 from sendonce.config.given import Everything

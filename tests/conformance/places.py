@@ -56,7 +56,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
         (_CORE + "engine/alerts.py", "AlertSettings"),
     ),
     "M13": ((_CORE + "engine/retention.py", "RetentionSettings"), (_CORE + "admin/prune.py", "prune")),
-    "M14": ((_CORE + "channels/smtp/mime.py", "compose"),),
+    "M14": ((_CORE + "channels/email/mime.py", "compose"),),
     "M15": ((_CORE + "channels/registry.py", "Channels"), (_CORE + "channels/apprise.py", "AppriseChannel")),
     "W1": (_SAGAS, (_SCHEMA, "sendonce_deliveries")),
     "W2": ((_SCHEMA, "sendonce_deliveries_once"), (_SCHEMA, "sendonce_deliveries_due")),
@@ -76,6 +76,6 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "W16": ((_OPERATORS, "open_generations"), (_SCHEMA, "sendonce_check_generation")),
     "W17": (_GRANTS,),
     "W18": ((_SCHEMA, "sendonce_deliveries_due"), _START),
-    "D2": ((_CORE + "channels/http.py", "HttpProfile"),),
+    "D2": ((_CORE + "channels/http/endpoint.py", "HttpProfile"),),
     "D4": ((_SCHEMA, "sendonce_events_key"), (_CORE + "domain/tokens.py", "provider_token")),
 }

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from sendonce.admin import subscriptions as secrets
-from sendonce.channels.builtin import builtin
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.registry import builtin
 from sendonce.compose import migrate, open_connection, open_store
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from sendonce.channels.answers import outcome_of_status
-from sendonce.channels.client import HttpClient
-from sendonce.channels.guard import Guard
+from sendonce.channels.http.answers import outcome_of_status
+from sendonce.channels.http.client import HttpClient
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.http.webhook import Webhook
 from sendonce.channels.registry import Channels
-from sendonce.channels.webhook import Webhook
 from sendonce.domain.outcomes import CannotTell, Delivered, Failed, Found, NotThere, Unknown
 from sendonce.domain.policies import IfUnsure
 from sendonce.store.ports import Store

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sendonce.admin.subscriptions import Secrets
-from sendonce.channels.credentials import Credentials
+from sendonce.channels.protocol import Credentials
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered
 from sendonce.engine import credentials as credentials_module

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.channels.credentials import Credentials
-from sendonce.channels.protocol import Message
+from sendonce.channels.protocol import Credentials, Message
 from sendonce.domain.attempts import Report as Said
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import (

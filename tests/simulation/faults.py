@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from sendonce.channels import answers as channel_answers
-from sendonce.channels.credentials import NONE
-from sendonce.channels.protocol import Message
+from sendonce.channels.http import answers as channel_answers
+from sendonce.channels.protocol import NONE, Message
 from sendonce.domain import answers, attempts, breakers, decide
 from sendonce.domain.answers import NOT_TAKEN
 from sendonce.domain.attempts import Claim, Report, Result, Verdict

@@ -8,7 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, NamedTuple
 
-from sendonce.channels.answers import outcome_of_status
+from sendonce.channels.http.answers import outcome_of_status
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import (

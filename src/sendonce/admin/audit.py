@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.protocol import Asking, Message, look_up, memory_of
+from sendonce.channels.protocol import NONE, Asking, Credentials, Message, look_up, memory_of
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotThere
 from sendonce.domain.policies import Policy

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sendonce.channels.header_names import is_ours
+from sendonce.channels.http.headers import is_ours
 from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
@@ -295,7 +295,7 @@ def check_headers(lines: Iterable[str]) -> dict[str, str]:
 
 def check_certificate(pem: str) -> str:
     """A client certificate (chain) and its private key in one PEM text, tried as a sender uses it."""
-    from sendonce.channels.certificates import context_of
+    from sendonce.channels.http.certificates import context_of
 
     context_of(pem)
     return pem

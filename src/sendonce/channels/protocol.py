@@ -1,15 +1,52 @@
 """What a channel is: one method that tries once and tells the truth, and optionally one that asks."""
 
 import asyncio
-from dataclasses import dataclass
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.faults import named
 from sendonce.domain.answers import LOOK_UP_FAILED, LOOK_UP_LATE
 from sendonce.domain.outcomes import LookUp, NoAnswer, Outcome
 from sendonce.domain.tokens import provider_token
+
+# What our own machine has too little of: descriptors, memory, buffers, ports to dial from.
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
+
+
+def lack_of(error: BaseException) -> str | None:
+    """What our own machine had too little of, where that is why it failed: nobody else's fault."""
+    if isinstance(error, OSError) and error.errno in _SHORT:
+        return f"the worker's machine is at a limit of its own: {os.strerror(error.errno)}"
+    return None
+
+
+def named(error: BaseException) -> str:
+    """RuntimeError in shop.py, line 8: the place where it was raised."""
+    name, place = type(error).__name__, error.__traceback__
+    if place is None:
+        return name
+    while place.tb_next is not None:
+        place = place.tb_next
+    return f"{name} in {os.path.basename(place.tb_frame.f_code.co_filename)}, line {place.tb_lineno}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Credentials:
+    """`signing`: the keys that sign, newest first; while a rotation overlaps there are two.
+
+    `certificate` is a client certificate and its key, as PEM.
+    """
+
+    signing: tuple[bytes, ...] = ()
+    bearer: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    certificate: str | None = None
+
+
+NONE = Credentials()
 
 
 # Not frozen: one is made for every attempt, and checking each field for that costs three times as much.

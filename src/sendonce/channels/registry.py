@@ -1,13 +1,19 @@
-"""Which channel serves which addresses, with its own policy where it has one. Users add theirs with a decorator."""
+"""Which channel serves which addresses, with its own policy where it has one, and the channels of every worker."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar
 
-from sendonce.channels.protocol import Asking, Channel
-from sendonce.domain.outcomes import Outcome
+from sendonce.channels.http.guard import Guard
+from sendonce.channels.protocol import Asking, Channel, Message
+from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.serving import Serving, open_name
 from sendonce.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sendonce.channels.http.client import HttpClient
+    from sendonce.channels.http.endpoint import HttpProfile
 
 Registered = TypeVar("Registered")
 
@@ -145,3 +151,40 @@ def _can_be_called(target: Callable[..., object], *arguments: object, **named: o
     except ValueError:
         return True
     return True
+
+
+_DELIVERED = Delivered()
+
+
+class NullChannel:
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        return _DELIVERED
+
+
+def has_http() -> bool:
+    """Whether the packages are installed that HTTP needs: the client, and what looks names up."""
+    return find_spec("aiohttp") is not None and find_spec("aiodns") is not None
+
+
+def builtin(
+    *, client: "HttpClient | None" = None, secret: str | None = None, profiles: "Sequence[HttpProfile]" = ()
+) -> Channels:
+    """A fresh registry with the channels that come with sendonce.
+
+    `client` is what they send with, else one guarded as the environment says; `secret` signs what has no subscription.
+    """
+    channels = Channels()
+    channels.add(NullChannel(), "null")
+    if not has_http():
+        return channels
+    from sendonce.channels.http.client import HttpClient
+    from sendonce.channels.http.endpoint import endpoint
+    from sendonce.channels.http.webhook import Webhook
+
+    client = client or HttpClient(Guard.from_environment())
+    channels.add(Webhook(client, secret=secret), "http", "https")
+    for profile in profiles:
+        channels.add(endpoint(profile, client), profile.url, **profile.policy)
+        if profile.for_subscriptions:
+            channels.open_to_subscriptions(profile.url)
+    return channels

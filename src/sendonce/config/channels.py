@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from sendonce.channels.builtin import builtin, has_http
-from sendonce.channels.registry import Channels
+from sendonce.channels.registry import Channels, builtin, has_http
 from sendonce.config.apps import load_channels
 from sendonce.config.model import MailSettings, Settings
 from sendonce.domain.policies import override
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sendonce.channels.client import HttpClient
+    from sendonce.channels.http.client import HttpClient
 
 
 def channels_of(settings: Settings, own: Channels | None = None) -> Channels:
@@ -49,7 +48,7 @@ def _check_policies(channels: Channels, settings: Settings) -> None:
 def _client(settings: Settings) -> "HttpClient | None":
     if not has_http():
         return None
-    from sendonce.channels.client import HttpClient
+    from sendonce.channels.http.client import HttpClient
 
     return HttpClient(settings.guard, name_servers=settings.name_servers)
 
@@ -57,13 +56,13 @@ def _client(settings: Settings) -> "HttpClient | None":
 def _add_mail(channels: Channels, mail: MailSettings, client: "HttpClient | None") -> None:
     """Each way has a policy of its own, and holds what may have been sent."""
     if mail.smtp is not None:
-        from sendonce.channels import smtp
+        from sendonce.channels.email import smtp as smtp
 
         channels.add(smtp.SmtpChannel(mail.smtp), "mailto", **smtp.POLICY)
     if client is None:
         return
-    from sendonce.channels import postmark, resend
-    from sendonce.channels.mail_api import MailApi
+    from sendonce.channels.email import postmark, resend
+    from sendonce.channels.email.api import MailApi
 
     if mail.postmark is not None:
         api = MailApi(postmark.Postmark(mail.postmark), client, sender=mail.postmark.sender)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sendonce.channels.guard import Guard
+from sendonce.channels.http.guard import Guard
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import AuditSettings
@@ -16,10 +16,10 @@ from sendonce.store.urls import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from sendonce.channels.apprise import AppriseSettings
-    from sendonce.channels.http import HttpProfile
-    from sendonce.channels.postmark import PostmarkSettings
-    from sendonce.channels.resend import ResendSettings
-    from sendonce.channels.smtp import SmtpSettings
+    from sendonce.channels.email.postmark import PostmarkSettings
+    from sendonce.channels.email.resend import ResendSettings
+    from sendonce.channels.email.smtp_settings import SmtpSettings
+    from sendonce.channels.http.endpoint import HttpProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sendonce.channels.guard import Guard
+from sendonce.channels.http.guard import Guard
 from sendonce.config.given import Everything
 from sendonce.config.model import MailSettings
 from sendonce.config.outside import WAYS
@@ -18,10 +18,10 @@ from sendonce.sealing import SecretBox
 
 if TYPE_CHECKING:
     from sendonce.channels.apprise import AppriseSettings
-    from sendonce.channels.http import HttpProfile
-    from sendonce.channels.postmark import PostmarkSettings
-    from sendonce.channels.resend import ResendSettings
-    from sendonce.channels.smtp import SmtpSettings
+    from sendonce.channels.email.postmark import PostmarkSettings
+    from sendonce.channels.email.resend import ResendSettings
+    from sendonce.channels.email.smtp_settings import SmtpSettings
+    from sendonce.channels.http.endpoint import HttpProfile
 
 
 def guard(table: Table) -> Guard:
@@ -38,7 +38,7 @@ def name_servers(table: Table) -> tuple[str, ...]:
     servers = tuple(table.get("name_servers") or ())
     if servers:
         with _needing(table, "http"):
-            from sendonce.channels.names import checked_server
+            from sendonce.channels.http.dial import checked_server
         try:
             return tuple(map(checked_server, servers))
         except ConfigError as error:
@@ -69,7 +69,7 @@ def profiles(tables: Sequence[Table]) -> "tuple[HttpProfile, ...]":
 def profile(table: Table) -> "HttpProfile":
     """An HTTP endpoint with a name, which serves every address below its url."""
     with _needing(table, "http"):
-        from sendonce.channels.http import HttpProfile
+        from sendonce.channels.http.endpoint import HttpProfile
     table.needed("url")
     with table.reading():
         return HttpProfile(name=table.name.removeprefix("http."), **table.values())
@@ -95,7 +95,7 @@ def mail(everything: Everything) -> MailSettings | None:
 
 def _smtp(table: Table, sender: str) -> "SmtpSettings":
     with _needing(table, "email"):
-        from sendonce.channels.smtp import SmtpSettings
+        from sendonce.channels.email.smtp_settings import SmtpSettings
     table.needed("url")
     with table.reading():
         return SmtpSettings.parse_url(sender=sender, **table.values())
@@ -103,7 +103,7 @@ def _smtp(table: Table, sender: str) -> "SmtpSettings":
 
 def _postmark(table: Table, sender: str) -> "PostmarkSettings":
     with _needing(table, "http"):
-        from sendonce.channels.postmark import PostmarkSettings
+        from sendonce.channels.email.postmark import PostmarkSettings
     table.needed("token")
     with table.reading():
         return PostmarkSettings(sender=sender, **table.values())
@@ -111,7 +111,7 @@ def _postmark(table: Table, sender: str) -> "PostmarkSettings":
 
 def _resend(table: Table, sender: str) -> "ResendSettings":
     with _needing(table, "http"):
-        from sendonce.channels.resend import ResendSettings
+        from sendonce.channels.email.resend import ResendSettings
     table.needed("key")
     with table.reading():
         return ResendSettings(sender=sender, **table.values())

@@ -8,8 +8,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.protocol import Channel, Message
+from sendonce.channels.protocol import NONE, Channel, Credentials, Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.emails import Email

@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from sendonce.channels.credentials import NONE, Credentials
-from sendonce.channels.protocol import Asking, Channel, Message, look_up
+from sendonce.channels.protocol import NONE, Asking, Channel, Credentials, Message, look_up
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.answers import (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sendonce.channels.credentials import Credentials
+from sendonce.channels.protocol import Credentials
 from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
 from sendonce.domain.outcomes import Deferred
 from sendonce.errors import StoreBusy

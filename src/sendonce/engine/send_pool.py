@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from sendonce.channels.faults import named
+from sendonce.channels.protocol import named
 from sendonce.domain.answers import CHANNEL_ERROR, CUT_OFF, HANDED_BACK, TIMED_OUT
 from sendonce.domain.attempts import Claim, Report
 from sendonce.domain.policies import Policy

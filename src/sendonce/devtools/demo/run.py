@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sendonce.channels.builtin import has_http
+from sendonce.channels.registry import has_http
 from sendonce.devtools.demo import files, naive, summary
 from sendonce.devtools.demo.accounts import Accounts, broken_promises, tally
 from sendonce.devtools.demo.observer import Observer

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from sendonce.channels.answers import retry_after_of
-from sendonce.channels.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent, Ours
-from sendonce.channels.mail import Mail
+from sendonce.channels.email.mail import Mail
+from sendonce.channels.http.answers import retry_after_of
+from sendonce.channels.http.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import LACKING, PROVIDER_HAD_IT, PROVIDER_LOST, RATE_LIMITED, SERVER, http_answer
 from sendonce.domain.emails import parse_mailbox

@@ -5,13 +5,11 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sendonce.channels.mail import Mail
+from sendonce.channels.email.mail import Mail
+from sendonce.channels.email.mime import Letter, compose
+from sendonce.channels.email.smtp_session import Lost, Ours, Pool, Progress, Step
+from sendonce.channels.email.smtp_settings import SmtpSettings
 from sendonce.channels.protocol import Message
-from sendonce.channels.smtp.answers import Step
-from sendonce.channels.smtp.mime import Letter, compose
-from sendonce.channels.smtp.pool import Pool
-from sendonce.channels.smtp.session import Lost, Ours, Progress
-from sendonce.channels.smtp.settings import SmtpSettings
 from sendonce.domain.answers import BAD_CONTENT, CONNECTIONS_BUSY, CUT_AFTER, CUT_BEFORE, RECIPIENT_LATE, SERVER
 from sendonce.domain.outcomes import Outcome, Refused
 from sendonce.errors import BadDestination, ConfigError

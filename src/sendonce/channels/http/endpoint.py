@@ -11,10 +11,11 @@ from urllib.parse import unquote
 
 from yarl import URL
 
-from sendonce.channels.answers import outcome_of, retry_after_of
-from sendonce.channels.certificates import context_of
-from sendonce.channels.client import Answer, Forbidden, HttpClient
-from sendonce.channels.posting import bearer_of, is_allowed, post
+from sendonce.channels.http.answers import outcome_of, retry_after_of
+from sendonce.channels.http.certificates import context_of
+from sendonce.channels.http.client import Answer, Forbidden, HttpClient
+from sendonce.channels.http.headers import bearer_of, is_allowed
+from sendonce.channels.http.webhook import post
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.answers import FORBIDDEN, WRONG_BEARER
 from sendonce.domain.destinations import normalise

@@ -1,24 +1,19 @@
-"""One POST of a message: its headers, its signature, its secrets, the same for every HTTP destination."""
+"""http: and https: as Standard Webhooks, and the one POST that every HTTP destination shares."""
 
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sendonce.channels.answers import without
-from sendonce.channels.certificates import context_of
-from sendonce.channels.client import BODY_CAP, Answer, Answered, HttpClient
-from sendonce.channels.faults import lack_of
-from sendonce.channels.header_names import is_ours, plain
-from sendonce.channels.protocol import Message
+from sendonce.channels.http.answers import outcome_of, without
+from sendonce.channels.http.certificates import context_of
+from sendonce.channels.http.client import BODY_CAP, Answer, Answered, HttpClient
+from sendonce.channels.http.headers import VALUE, allowed, bearer_of, plain
+from sendonce.channels.protocol import Message, lack_of
 from sendonce.domain.answers import BAD_SECRET, LACKING
-from sendonce.domain.outcomes import Deferred
+from sendonce.domain.outcomes import Deferred, Outcome
 from sendonce.errors import ConfigError
-from sendonce.signing import sign
-
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
-_VALUE = re.compile("[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
+from sendonce.signing import key_of, sign
 
 
 async def post(
@@ -43,7 +38,7 @@ async def post(
         return replace(BAD_SECRET, message=str(error))
     except OSError as error:
         return replace(LACKING, message=lack_of(error) or "no file can be written for OpenSSL")
-    if not _VALUE.fullmatch(message.credentials.bearer or ""):
+    if not VALUE.fullmatch(message.credentials.bearer or ""):
         return replace(BAD_SECRET, message="the subscription's bearer secret is more than one line")
     body = message.body.encode()
     stamped = _stamped(message, body, keys)
@@ -61,26 +56,6 @@ async def post(
     if type(answered) is Answer and answered.text:
         return replace(answered, text=without(answered.text, _secrets(message, headers, stamped)))
     return answered
-
-
-def allowed(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those of the headers that a caller may set, by their names in lower case; what could break a line is left out."""
-    return {name.lower(): value for name, value in headers.items() if is_allowed(name, value)}
-
-
-def is_allowed(name: str, value: object) -> bool:
-    """Whether a caller may set this header: one line, and none of those that are ours."""
-    return (
-        not is_ours(name)
-        and _NAME.fullmatch(name) is not None
-        and isinstance(value, str)
-        and _VALUE.fullmatch(value) is not None
-    )
-
-
-def bearer_of(token: str | None) -> dict[str, str]:
-    """The header that carries a bearer secret, if there is one."""
-    return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
 def _given(message: Message, headers: Mapping[str, str]) -> dict[str, str]:
@@ -120,3 +95,20 @@ def _secrets(message: Message, headers: Mapping[str, str], stamped: Mapping[str,
         yield value.removeprefix("Bearer ")
     if message.credentials.bearer:
         yield message.credentials.bearer
+
+
+class Webhook:
+    """Signs with a subscription's own keys, and the rest with `secret`. Its other side cannot be asked."""
+
+    def __init__(self, client: HttpClient, *, secret: str | None = None) -> None:
+        self._client = client
+        self._keys = () if secret is None else (key_of(secret),)
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        """POST the body once and say what the answer means."""
+        # Our own key signs nothing for a receiver that a tenant chose: it could show that to ours.
+        keys = message.credentials.signing or (() if message.is_for_subscription else self._keys)
+        return outcome_of(await post(self._client, message, timeout=timeout, keys=keys, headers={}))
+
+    async def close(self) -> None:
+        await self._client.close()

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
-from sendonce.channels.mail import Mail
-from sendonce.channels.mail_api import Request, Said, as_json, as_mailbox, check_settings, time_of
+from sendonce.channels.email.api import Request, Said, as_json, as_mailbox, check_settings, time_of
+from sendonce.channels.email.mail import Mail
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import ACCOUNT, CREDENTIALS, MAIL_REFUSED, NO_MAIL_ID
 from sendonce.domain.outcomes import (

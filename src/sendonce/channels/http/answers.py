@@ -8,7 +8,7 @@ from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from typing import assert_never
 
-from sendonce.channels.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
+from sendonce.channels.http.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
 from sendonce.domain.answers import FORBIDDEN, LOST, NOT_DIALLED, NOT_SENT, http_answer
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 

@@ -24,10 +24,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from sendonce.channels.dialling import GuardedConnector, sender_of
-from sendonce.channels.faults import lack_of
-from sendonce.channels.guard import LEADS_NOWHERE, ForbiddenAddress, ForbiddenName, Guard
-from sendonce.channels.names import NO_ANSWER, NameSilent, NotLookedUp
+from sendonce.channels.http.dial import NO_ANSWER, GuardedConnector, NameSilent, NotLookedUp, sender_of
+from sendonce.channels.http.guard import LEADS_NOWHERE, ForbiddenAddress, ForbiddenName, Guard
+from sendonce.channels.protocol import lack_of
 
 BODY_CAP = 2000
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -1,4 +1,4 @@
-"""One open connection to the mail server, and one mail at a time on it, step by step."""
+"""Open connections to a mail server, one mail at a time on each, and what its answers mean."""
 
 import asyncio
 import re
@@ -6,17 +6,93 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from enum import IntEnum
 from typing import cast
 
 import aiosmtplib
 from aiosmtplib.protocol import SMTPProtocol
 
-from sendonce.channels.faults import lack_of
-from sendonce.channels.smtp.answers import Step, meaning, response
-from sendonce.channels.smtp.mime import Letter
-from sendonce.channels.smtp.settings import SmtpSettings
-from sendonce.domain.answers import CREDENTIALS, LACKING, NO_SMTPUTF8, SERVER
-from sendonce.domain.outcomes import Deferred, Delivered, Outcome
+from sendonce.channels.email.mime import Letter
+from sendonce.channels.email.smtp_settings import SmtpSettings
+from sendonce.channels.protocol import lack_of
+from sendonce.domain.answers import (
+    ACCOUNT,
+    CLOSING,
+    CREDENTIALS,
+    LACKING,
+    MAIL_BUSY,
+    MISUNDERSTOOD,
+    NO_SMTPUTF8,
+    RECIPIENT_BUSY,
+    SERVER,
+    SMTP_REFUSED,
+)
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome
+from sendonce.domain.texts import RESPONSE_LENGTH, clean
+
+_ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
+_RELAYING = re.compile(r"\brelay", re.IGNORECASE)
+_LOG_IN = {530, 534, 535, 538}
+_PROTOCOL = {500, 502, 503}
+_TOO_LARGE = {552}
+_CLOSING = 421
+_NOT_LOGGED_IN = "the mail server wants us to log in, or does not accept our user and password"
+_OURS = {
+    "5.7.8": replace(CREDENTIALS, message="the mail server does not accept our user and password"),
+    "5.7.9": replace(CREDENTIALS, message="the mail server wants another way to log in"),
+    "5.7.60": replace(ACCOUNT, message="the mail server does not let us send as this sender"),
+    "5.4.5": replace(ACCOUNT, message="the mail server says that our sending limit is reached"),
+}
+
+
+class Step(IntEnum):
+    """How far a mail has come. From FINAL on it may have been accepted."""
+
+    WAITING = 0
+    CONNECTING = 1
+    MAIL = 2
+    RCPT = 3
+    DATA = 4
+    FINAL = 5
+
+
+def meaning(step: Step, code: int, text: str) -> Outcome:
+    """What a no (4xx or 5xx) to this step means."""
+    said = response(code, text)
+    if code < 500:
+        return replace(_busy(step, code), code=f"smtp_{code}", response=said)
+    ours = _our_fault(step, code, text)
+    if ours is not None:
+        return replace(ours, response=said)
+    return replace(SMTP_REFUSED, code=f"smtp_{code}", response=said)
+
+
+def response(code: int, text: str) -> str:
+    """The answer as it is kept for the operator."""
+    return clean(f"{code} {text}", RESPONSE_LENGTH)
+
+
+def _busy(step: Step, code: int) -> Failed:
+    """Who is not ready: the server itself, or it for this one recipient (greylisting, a full mailbox), or this mail."""
+    if code == _CLOSING:
+        return CLOSING
+    return RECIPIENT_BUSY if step is Step.RCPT else MAIL_BUSY
+
+
+def _our_fault(step: Step, code: int, text: str) -> Deferred | None:
+    enhanced = _ENHANCED.match(text)
+    if code in _LOG_IN:
+        return replace(CREDENTIALS, message=_NOT_LOGGED_IN)
+    if code in _PROTOCOL:
+        return MISUNDERSTOOD
+    if enhanced is not None and enhanced[1] in _OURS:
+        return _OURS[enhanced[1]]
+    if step is Step.RCPT and _RELAYING.search(text):
+        return replace(ACCOUNT, message="the mail server does not relay mails for us")
+    if step is Step.MAIL and code not in _TOO_LARGE:
+        return _OURS["5.7.60"]
+    return None
+
 
 _DOTS = re.compile(rb"^\.", re.MULTILINE)
 _PIECE = 65_536
@@ -203,3 +279,74 @@ def why_not_open(error: Exception) -> Deferred:
 
 def _lost(error: aiosmtplib.SMTPException) -> Lost:
     return Lost("malformed_answer") if isinstance(error, aiosmtplib.SMTPResponseException) else Lost()
+
+
+IDLE_SECONDS = 30.0
+# After a failure of ours nobody dials for so long: a server that refuses our password locks us out for trying on.
+REST_SECONDS = 1.0
+REST_AFTER_LOG_IN_SECONDS = 30.0
+
+
+class Pool:
+    """The connection used last is taken first. Whoever uses one holds one of the `slots`."""
+
+    def __init__(self, settings: SmtpSettings, tls: ssl.SSLContext | None) -> None:
+        self._settings = settings
+        self._tls = tls
+        self._idle: list[Session] = []
+        self.slots = asyncio.Semaphore(settings.pool)
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._trouble: Deferred | None = None
+        self._rest_until = 0.0
+
+    def reuse(self) -> Session | None:
+        """A connection that was open a moment ago, if there is one."""
+        while self._idle:
+            session = self._idle.pop()
+            if session.is_connected and asyncio.get_running_loop().time() - session.used_at < IDLE_SECONDS:
+                return session
+            session.leave()
+        return None
+
+    async def open(self) -> Session:
+        """A new connection; Ours says why there is none."""
+        now = asyncio.get_running_loop().time()
+        if self._trouble is not None and now < self._rest_until:
+            raise Ours(self._trouble)
+        try:
+            session = await Session.open(self._settings, self._tls)
+        except Ours as trouble:
+            self._trouble = trouble.outcome
+            log_in = trouble.outcome.code == CREDENTIALS.code
+            self._rest_until = now + (REST_AFTER_LOG_IN_SECONDS if log_in else REST_SECONDS)
+            raise
+        self._trouble = None
+        return session
+
+    def give_back(self, session: Session) -> None:
+        """Keep it for the next mail, or cut it when something of the last one is left on it."""
+        if not session.is_ready or not session.is_connected:
+            session.drop()
+            return
+        self._idle.append(session)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
+
+    async def close(self) -> None:
+        """Say good-bye on every connection that is not in use."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        idle, self._idle = self._idle, []
+        for session in idle:
+            session.leave()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        old = loop.time() - IDLE_SECONDS
+        for session in self._idle:
+            if session.used_at <= old:
+                session.leave()
+        self._idle = [session for session in self._idle if session.used_at > old]
+        self._sweeping = loop.call_later(IDLE_SECONDS, self._sweep) if self._idle else None

@@ -1,0 +1,1 @@
+"""mailto: over SMTP or through the HTTP API of a provider."""
