@@ -3,15 +3,20 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.budgets import over_budget, seconds_by_suite
 from tests.servers.binaries import binaries_of
+from tests.servers.daemons import left_running
 from tests.servers.os_users import FOLDER
 from tests.servers.postgres import Server, default_server, start
-from tests.servers.runs import Run, shared_server
+from tests.servers.runs import Run, shared, shared_server
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import Kafka
 
 # What `make test` chooses.
 NORMALLY = "not soak and not more and not matrix"
@@ -85,3 +90,36 @@ def server_of() -> Callable[[int], Server]:
         return shared_server(f"postgres-{version}", lambda: start(programs))
 
     return server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """The run's RabbitMQ. It is shared: use names of your own, and start a `RabbitMQ` to stop or configure one."""
+    from tests.servers.rabbitmq import shared_url
+
+    return shared("rabbitmq", shared_url)
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> str:
+    """The run's NATS with JetStream, shared in the same way."""
+    from tests.servers.nats import Nats
+
+    return shared("nats", lambda: left_running(Nats()).url)
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The run's Redis, shared in the same way."""
+    from tests.servers.redis import Redis
+
+    return shared("redis", lambda: left_running(Redis()).url)
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator["Kafka"]:
+    """A mock cluster for the tests of one process; use topics of your own, and start a `Kafka` to break one."""
+    from tests.servers.kafka import Kafka
+
+    with Kafka() as cluster:
+        yield cluster

@@ -6,7 +6,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # What users install; the rest is for the applications and for us.
-EXTRAS = ("postgres", "http", "email", "secrets", "apprise", "receive", "metrics", "speed")
+EXTRAS = (
+    "postgres",
+    "http",
+    "email",
+    "secrets",
+    "apprise",
+    "receive",
+    "metrics",
+    "amqp",
+    "nats",
+    "kafka",
+    "redis",
+    "speed",
+)
 _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[a-z,]+\])?>=(?P<version>[0-9.]+)(?:;.*)?")
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.servers.daemons import clear
 from tests.servers.os_users import FOLDER, new_folder
 from tests.servers.postgres import Server
 
@@ -37,19 +38,25 @@ class Run:
 
 def shared_server(name: str, make: Callable[[], Server]) -> Server:
     """The run's one server of this name: made by the process that asks first, found by the others."""
+    return Server.from_json(shared(name, lambda: make().to_json()))
+
+
+def shared(name: str, make: Callable[[], str]) -> str:
+    """What the process that asked first made, as a text that leads to it."""
     folder = Path(os.environ[FOLDER])
     record = folder / f"{name}.json"
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not record.exists():
-            record.write_text(make().to_json())
-        return Server.from_json(record.read_text())
+            record.write_text(make())
+        return record.read_text()
 
 
 def keep(folder: Path) -> None:
     sys.stdin.buffer.read()
     for record in folder.glob("*/server.json"):
         Server.from_json(record.read_text()).stop()
+    clear(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
