@@ -26,7 +26,7 @@ from sendonce.errors import (
     StoreBusy,
     StoreError,
 )
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox, Published
 from sendonce.outbox.requests import Requested
 

@@ -14,8 +14,7 @@ from sendonce.admin import audit
 from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_doorbell, open_store
 from sendonce.config.channels import channels_of
-from sendonce.config.load import find, load
-from sendonce.config.model import Settings
+from sendonce.config.load import Settings, find, load
 from sendonce.engine import daemon
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.daemon import Parts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.config.apps import load_channels
+from sendonce.config.channels import load_channels
 from sendonce.errors import ConfigError
 from tests.engine.conftest import sqlite, sqlite_template
 from tests.given import given_due_deliveries

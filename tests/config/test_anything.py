@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendonce.config.catalogue import SETTINGS, TABLES
-from sendonce.config.given import Everything
-from sendonce.config.in_force import in_force
+from sendonce.config.effective import in_force
 from sendonce.config.load import load, settings_of
-from sendonce.config.setting import NAMED
+from sendonce.config.sources import Everything
+from sendonce.config.types import NAMED
 from sendonce.errors import ConfigError
 
 HIDDEN = "hunter2x4111"

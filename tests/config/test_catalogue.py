@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.config.catalogue import SETTINGS, TABLES, check_variable
-from sendonce.config.example import example, spelled_default
+from sendonce.config.catalogue import SETTINGS, TABLES, check_variable, example, spelled_default
 from sendonce.config.load import load
-from sendonce.config.setting import Setting
+from sendonce.config.types import Setting
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import RetentionSettings

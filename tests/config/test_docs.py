@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.config.catalogue import TABLES
+from sendonce.config.catalogue import TABLES, spelled_default
 from sendonce.config.channels import channels_of
-from sendonce.config.example import spelled_default
 from sendonce.config.load import load
-from sendonce.config.setting import Setting
+from sendonce.config.types import Setting
 from sendonce.sealing import new_key
 from sendonce.signing import new_secret
 

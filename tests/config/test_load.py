@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.config.files import lines_of
-from sendonce.config.load import find, load, load_sealer
-from sendonce.config.model import Settings
+from sendonce.config.load import Settings, find, load, load_sealer
+from sendonce.config.sources import lines_of
 from sendonce.domain.durations import parse_duration
 from sendonce.errors import ConfigError
 from sendonce.sealing import new_key

@@ -8,11 +8,9 @@ import pytest
 
 from sendonce.channels.registry import Channels, builtin
 from sendonce.config.channels import channels_of
-from sendonce.config.database import load_database
-from sendonce.config.given import Everything
-from sendonce.config.in_force import InForce, in_force
-from sendonce.config.load import load, load_retention, settings_of
-from sendonce.config.model import Settings
+from sendonce.config.effective import InForce, in_force
+from sendonce.config.load import Settings, load, load_retention, settings_of
+from sendonce.config.sources import Everything, load_database
 from sendonce.domain.policies import IfUnsure
 from sendonce.errors import ConfigError
 

@@ -28,7 +28,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "R6": (_RULE,),
     "R7": ((_CORE + "domain/requests.py", "event_key"), (_SCHEMA, "sendonce_deliveries_once")),
     "R8": (_START, _RULES),
-    "R9": ((_CORE + "engine/send_pool.py", "SendPool"), _SETTLE, (_CORE + "domain/tokens.py", "provider_token")),
+    "R9": ((_CORE + "engine/send_pool.py", "SendPool"), _SETTLE, (_CORE + "domain/texts.py", "provider_token")),
     "R10": (_START, _ASK),
     "R11": (_ASK, _DECIDE),
     "R12": (_REQUEST_STATES,),
@@ -77,5 +77,5 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "W17": (_GRANTS,),
     "W18": ((_SCHEMA, "sendonce_deliveries_due"), _START),
     "D2": ((_CORE + "channels/http/endpoint.py", "HttpProfile"),),
-    "D4": ((_SCHEMA, "sendonce_events_key"), (_CORE + "domain/tokens.py", "provider_token")),
+    "D4": ((_SCHEMA, "sendonce_events_key"), (_CORE + "domain/texts.py", "provider_token")),
 }

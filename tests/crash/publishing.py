@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import psycopg
 
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from tests.crash.recorder import KINDS
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from tests.crash.checking import examine, is_overtaken, verify
 from tests.crash.ledger import FOUND, NOT_FOUND, Ledger

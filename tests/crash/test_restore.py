@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from sendonce.compose import migrate
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Store
 from tests.cli.workbench import run

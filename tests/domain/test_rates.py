@@ -1,6 +1,6 @@
 import pytest
 
-from sendonce.domain.rates import format_rate, parse_rate
+from sendonce.domain.durations import format_rate, parse_rate
 from sendonce.errors import ConfigError
 
 

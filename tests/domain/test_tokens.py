@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 
 INTENT = ("namespace", "tenant", "memo.created", "memo-1", "mailto:ada@example.com", 0)
 

@@ -18,7 +18,7 @@ from sendonce.engine.memory import Memory
 from sendonce.engine.policies import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability.facts import Fact, Stopped
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Notifier, Store
 from tests.store.databases import Database

@@ -15,7 +15,7 @@ from sendonce.engine.breakers import COUNTED, Breakers
 from sendonce.engine.fairness import REMEMBERED, Fairness, Quotas
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Tripped
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import RoomStore, Store
 from sendonce.store.records import Room

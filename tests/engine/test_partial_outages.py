@@ -11,7 +11,7 @@ import pytest
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import Delivered, Failed, Fault, Outcome
 from sendonce.observability.facts import Tripped
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Store
 from tests.engine.rig import QUICK, Told, serving, working

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from tests.cli.workbench import Cli
 from tests.crash.accounts import url_of

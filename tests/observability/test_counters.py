@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from sendonce.observability import metrics
-from sendonce.observability.counters import OUTCOMES, Counters
 from sendonce.observability.facts import (
     AlertFailed,
     Begun,
@@ -17,7 +16,7 @@ from sendonce.observability.facts import (
     Settled,
     Tripped,
 )
-from sendonce.observability.metrics import Metric, exposition
+from sendonce.observability.metrics import OUTCOMES, Counters, Metric, exposition
 from tests.scrapes import samples_of
 
 BEGUN = Begun(worker_id=7, name="host:1", concurrency=50, channels=("https", "https://runner.example/jobs/", "null"))

@@ -6,7 +6,7 @@ import pytest
 
 from sendonce import Draft, Email, KeyReused, Outbox
 from sendonce.outbox import entries
-from sendonce.outbox.drafts import render
+from sendonce.outbox.entries import render
 from tests.outbox.databases import NOTHING, Address, recording
 
 OUTBOX = Outbox()

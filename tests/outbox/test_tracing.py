@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sendonce import Draft, Outbox
-from sendonce.outbox.tracing import trace_headers
+from sendonce.outbox.entries import trace_headers
 from tests.outbox.databases import Address, recording
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from tests.guarantees.figures import FOLDER, commit, write
 from tests.simulation import nodes
 from tests.simulation.loop import Process, Strand

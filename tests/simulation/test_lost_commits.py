@@ -14,7 +14,7 @@ import pytest
 from sendonce.admin.dead_letters import requeue
 from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import LookUp, NotThere
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.sqlite import orchestrating
 from sendonce.store.sqlite.connection import QUERIES

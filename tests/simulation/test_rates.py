@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from sendonce.domain.policies import Policy
 from sendonce.engine.config import WorkerConfig
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from tests.simulation import nodes
 from tests.simulation.people import OUTBOX
 from tests.simulation.run import virtual_time

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Store
 from sendonce.store.postgres.store import PostgresStore

@@ -7,7 +7,7 @@ import pytest
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Outcome, Refused, Unknown
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Store

@@ -9,7 +9,7 @@ import pytest
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.store import deliveries, filters
 from sendonce.store.filters import Filter, Page
 from sendonce.store.ports import Store

@@ -6,7 +6,7 @@ import pytest
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Refused, Unknown
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.store import leases
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store

@@ -11,7 +11,7 @@ from sendonce.domain.attempts import Fence, Lease, Report, Result, Witness, reso
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Outcome
 from sendonce.domain.serving import Served
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from tests.twins.follower import Follower
 from tests.twins.pair import Pair

@@ -12,7 +12,7 @@ import pytest
 
 from sendonce.compose import migrate, open_store
 from sendonce.errors import SchemaMismatch, StoreBusy
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.migrations import BACKFILL_ROWS, Backfill, News, available
 from sendonce.store.postgres import migrate as postgres_migrate

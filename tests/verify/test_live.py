@@ -10,7 +10,7 @@ import pytest
 
 from sendonce.admin.verify import Plan, Report, verify
 from sendonce.cli import main
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Store
 from tests.processes import Process, sendonce, until

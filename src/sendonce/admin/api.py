@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from sendonce.admin.verify import Plan
     from sendonce.admin.verify import Report as Verified
     from sendonce.channels.registry import Channels
-    from sendonce.config.model import Settings
+    from sendonce.config.load import Settings
     from sendonce.engine.reconciler import Asked, Reconciled
     from sendonce.engine.retention import RetentionSettings
 

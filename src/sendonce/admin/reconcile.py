@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sendonce.channels.registry import Channels
 from sendonce.config.channels import channels_of
-from sendonce.config.model import Settings
+from sendonce.config.load import Settings
 from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.instance import check_instance
 from sendonce.engine.orchestrator import Orchestrator

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from sendonce.domain.answers import LOOK_UP_FAILED, LOOK_UP_LATE
 from sendonce.domain.outcomes import LookUp, NoAnswer, Outcome
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 
 # What our own machine has too little of: descriptors, memory, buffers, ports to dial from.
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}

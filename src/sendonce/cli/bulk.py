@@ -17,7 +17,7 @@ from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.prompt import Bar, agrees_by_number, check_terminal, progress
 from sendonce.cli.verbs import Arguments, Verb
 from sendonce.domain.deliveries import ReasonClass
-from sendonce.domain.rates import format_rate
+from sendonce.domain.durations import format_rate
 from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
 from sendonce.store.filters import Filter
 

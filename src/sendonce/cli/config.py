@@ -14,8 +14,8 @@ from sendonce.cli.verbs import Arguments, verb
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sendonce.config.in_force import InForce
-    from sendonce.config.model import Settings
+    from sendonce.config.effective import InForce
+    from sendonce.config.load import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _add_instead(parser: Parser) -> None:
 )
 def config(args: argparse.Namespace) -> _Shown:
     if args.example:
-        from sendonce.config.example import example
+        from sendonce.config.catalogue import example
 
         return _Shown(example=example().rstrip("\n"))
     settings = settings_for(args)
@@ -97,9 +97,8 @@ new_key.text(lambda key: (Verbatim(key),))
 def _in_force(args: argparse.Namespace) -> "tuple[Path | None, list[InForce]]":
     import os
 
-    from sendonce.config.files import find
-    from sendonce.config.given import Everything
-    from sendonce.config.in_force import in_force
+    from sendonce.config.effective import in_force
+    from sendonce.config.sources import Everything, find
 
     path = find(args.config, os.environ)
     return path, in_force(Everything(path, os.environ, options_of(args)), defaults=args.defaults)

@@ -12,8 +12,8 @@ from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
     from sendonce.channels.registry import Channels
-    from sendonce.config.model import Settings
-    from sendonce.config.setting import Setting
+    from sendonce.config.load import Settings
+    from sendonce.config.types import Setting
     from sendonce.engine.credentials import CredentialsCache
     from sendonce.engine.policies import Policies
     from sendonce.sealing import SecretBox
@@ -29,8 +29,7 @@ def database_of(args: argparse.Namespace) -> str:
     mistake in it keeps nobody from looking at a database.
     """
     from sendonce.compose import check_readable
-    from sendonce.config.database import load_database
-    from sendonce.config.files import find
+    from sendonce.config.sources import find, load_database
 
     given: str | None = getattr(args, "database", None)
     named = os.environ.get("SENDONCE_DATABASE", "").strip()
@@ -134,12 +133,12 @@ def settings_arguments(
 
 
 def _add_setting(parser: Parser, setting: "Setting") -> None:
-    from sendonce.config import kinds
+    from sendonce.config import types
 
     about = setting.about.replace("`", "").removesuffix(".")
     default = "" if setting.default in (None, False) else f" (default {setting.kind.shown(setting.default)})"
     help = f"{about[0].lower()}{about[1:]}{default}"
-    if setting.kind is kinds.FLAG:
+    if setting.kind is types.FLAG:
         parser.add_argument(setting.option, action=argparse.BooleanOptionalAction, help=help)
     else:
         parser.add_argument(setting.option, metavar=setting.kind.metavar, help=help)

@@ -17,9 +17,8 @@ from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.verbs import Arguments, argument
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import normalise
-from sendonce.domain.durations import parse_duration
+from sendonce.domain.durations import parse_duration, parse_rate
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, check_type
-from sendonce.domain.rates import parse_rate
 from sendonce.domain.requests import RequestStatus
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import BadEvent, SendonceError

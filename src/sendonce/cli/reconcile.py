@@ -19,7 +19,7 @@ from sendonce.domain.durations import format_duration
 if TYPE_CHECKING:
     from sendonce.admin.audit import Checked, Report
     from sendonce.cli.context import Means
-    from sendonce.config.setting import Setting
+    from sendonce.config.types import Setting
     from sendonce.engine.reconciler import Asked, Reconciled
     from sendonce.store.ports import Store
     from sendonce.store.records import LossRow

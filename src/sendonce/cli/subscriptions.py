@@ -24,8 +24,7 @@ from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
 from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.domain.destinations import scheme_of
-from sendonce.domain.durations import format_duration
-from sendonce.domain.rates import format_rate
+from sendonce.domain.durations import format_duration, format_rate
 from sendonce.errors import SendonceError
 from sendonce.store.filters import Page
 from sendonce.store.records import ROOM_CAP, DeliveryRow, KeptSecret, SubscriptionRow

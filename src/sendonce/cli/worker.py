@@ -10,8 +10,8 @@ from sendonce.config.catalogue import RENAMED, TABLES
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from sendonce.config.model import Settings
-    from sendonce.config.setting import Setting
+    from sendonce.config.load import Settings
+    from sendonce.config.types import Setting
     from sendonce.engine.daemon import Parts
 
 

@@ -1,11 +1,14 @@
-"""Every setting there is, by table and key, and the variables and options that set them."""
+"""Every setting, by table and key, its variable and option; and a settings file that has them all as comments."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
+from textwrap import wrap
 
-from sendonce.config.inside import INSIDE
-from sendonce.config.outside import OUTSIDE
-from sendonce.config.setting import PREFIX, Setting
+from sendonce.config.schema_channels import OUTSIDE
+from sendonce.config.schema_engine import INSIDE
+from sendonce.config.types import NEVER, PREFIX, Setting
 from sendonce.errors import ConfigError
 
 POLICY_VARIABLE, POLICY_OPTION = "SENDONCE_POLICY", "--policy"
@@ -49,3 +52,39 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     if close := get_close_matches(word, known, n=1):
         return f"do you mean {close[0]}?"
     return f"there are: {', '.join(known)}"
+
+
+WIDTH = 100
+NAMES = {"http": "http.shop", "apprise": "apprise.sms"}
+HEAD = """\
+# Settings of sendonce. Take away the # before what you want to change; what is left out has the value shown, or none.
+# Options of the command line and variables of the environment (SENDONCE_WORKER_LEASE for lease in [worker]) go before
+# this file. Secrets are texts, or better { env = "NAME" } or { file = "path" }. Times are like "30s", "5m", "2h", "7d".
+"""
+
+
+def example() -> str:
+    """The text of the file; as it stands, it changes nothing."""
+    return "\n".join([HEAD, *(line for name in TABLES for line in _table(name))])
+
+
+def _table(name: str) -> Iterator[str]:
+    # A table that needs a value is no default, not even an empty one.
+    mark = "#" if any(each.is_required for each in TABLES[name].values()) else ""
+    yield f"{mark}[{NAMES.get(name, name)}]"
+    for setting in TABLES[name].values():
+        yield from wrap(setting.about.replace("`", ""), WIDTH, initial_indent="# ", subsequent_indent="# ")
+        if setting.variable:
+            yield f"# Its variable is {setting.variable}."
+        yield f"#{setting.key} = {spelled_default(setting) or setting.example}"
+    yield ""
+
+
+def spelled_default(setting: Setting) -> str:
+    """The default as it is written in the file; empty when there is none."""
+    value = setting.default
+    if isinstance(value, timedelta):
+        return f'"{setting.kind.shown(value)}"'
+    if value is None and setting.kind.of_nothing:
+        return f'"{NEVER}"'
+    return "" if value in (None, ()) else json.dumps(value)

@@ -1,26 +1,190 @@
-"""Read all settings, or just the few that a command needs: options, else variables, else the file, else defaults."""
+"""Read all settings, or just the few that a command needs, into checked values."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sendonce.config import tables
-from sendonce.config.database import database_of
-from sendonce.config.files import find as find
-from sendonce.config.given import Everything, Options
-from sendonce.config.kinds import NEVER
-from sendonce.config.model import Settings
-from sendonce.config.values import Table
+from sendonce.channels.http.guard import Guard
+from sendonce.config.schema_channels import WAYS
+from sendonce.config.sources import Everything, Options, Table, database_of
+from sendonce.config.sources import find as find
+from sendonce.config.types import NEVER
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.auditing import AuditSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings
-from sendonce.observability.log_settings import LogSettings
+from sendonce.errors import ConfigError
+from sendonce.observability.logs import LogSettings
 from sendonce.sealing import SecretBox
+from sendonce.store.urls import DEFAULT_DATABASE
+
+if TYPE_CHECKING:
+    from sendonce.channels.apprise import AppriseSettings
+    from sendonce.channels.email.postmark import PostmarkSettings
+    from sendonce.channels.email.resend import ResendSettings
+    from sendonce.channels.email.smtp_settings import SmtpSettings
+    from sendonce.channels.http.endpoint import HttpProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailSettings:
+    """How mailto: is reached: one of three ways."""
+
+    smtp: "SmtpSettings | None" = None
+    postmark: "PostmarkSettings | None" = None
+    resend: "ResendSettings | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Without a settings file it is what the environment says, and else the defaults.
+
+    `channel_policies` has, by scheme, what goes over a channel's own policy; `metrics` is where they are served.
+    """
+
+    database: str = field(default=DEFAULT_DATABASE, repr=False)
+    listen_database: str | None = field(default=None, repr=False)
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
+    notify: bool = False
+    metrics: tuple[str, int] | None = None
+    app: str | None = None
+    policy: Policy = DEFAULT_POLICY
+    channel_policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+    guard: Guard = field(default_factory=Guard)
+    name_servers: tuple[str, ...] = ()
+    sealer: SecretBox = field(default_factory=SecretBox)
+    webhook_secret: str | None = field(default=None, repr=False)
+    profiles: "tuple[HttpProfile, ...]" = ()
+    mail: MailSettings | None = None
+    apprise: "tuple[AppriseSettings, ...]" = ()
+
+
+def guard(table: Table) -> Guard:
+    """The networks that may be dialled."""
+    networks = table.get("allow") or ()
+    try:
+        return Guard.parse(",".join(networks))
+    except ConfigError as error:
+        table.refuse("allow", f"cannot be used: {error}")
+
+
+def name_servers(table: Table) -> tuple[str, ...]:
+    """The name servers to ask instead of the system's."""
+    servers = tuple(table.get("name_servers") or ())
+    if servers:
+        with _needing(table, "http"):
+            from sendonce.channels.http.dial import checked_server
+        try:
+            return tuple(map(checked_server, servers))
+        except ConfigError as error:
+            table.refuse("name_servers", f"cannot be used: {error}")
+    return servers
+
+
+def sealer(table: Table) -> SecretBox:
+    """What seals secrets at rest, with the newest key first."""
+    keys = table.get("keys") or ()
+    try:
+        return SecretBox(keys)
+    except ConfigError as error:
+        table.refuse("keys", f"cannot be used: {error}")
+
+
+def profiles(tables: Sequence[Table]) -> "tuple[HttpProfile, ...]":
+    """The HTTP endpoints with names; two cannot serve the same addresses."""
+    found: dict[str, HttpProfile] = {}
+    for table in tables:
+        made = profile(table)
+        if made.url in found:
+            table.refuse("url", f"is that of [http.{found[made.url].name}] too; leave one of them out")
+        found[made.url] = made
+    return tuple(found.values())
+
+
+def profile(table: Table) -> "HttpProfile":
+    """An HTTP endpoint with a name, which serves every address below its url."""
+    with _needing(table, "http"):
+        from sendonce.channels.http.endpoint import HttpProfile
+    table.needed("url")
+    with table.reading():
+        return HttpProfile(name=table.name.removeprefix("http."), **table.values())
+
+
+def mail(everything: Everything) -> MailSettings | None:
+    """How mailto: is reached, if at all: as [mail] says, else by the one way that is described."""
+    table = everything.table("mail")
+    ways = {way: everything.table(way) for way in WAYS}
+    described = [name for name, way in ways.items() if name in everything or way.given]
+    if "mail" not in everything and not described:
+        return None
+    through = table.get("through") or (described[0] if len(described) == 1 else WAYS[0])
+    sender = table.needed("sender")
+    match through:
+        case "smtp":
+            return MailSettings(smtp=_smtp(ways[through], sender))
+        case "postmark":
+            return MailSettings(postmark=_postmark(ways[through], sender))
+        case _:
+            return MailSettings(resend=_resend(ways[through], sender))
+
+
+def _smtp(table: Table, sender: str) -> "SmtpSettings":
+    with _needing(table, "email"):
+        import_module("sendonce.channels.email.smtp")
+    from sendonce.channels.email.smtp_settings import SmtpSettings
+
+    table.needed("url")
+    with table.reading():
+        return SmtpSettings.parse_url(sender=sender, **table.values())
+
+
+def _postmark(table: Table, sender: str) -> "PostmarkSettings":
+    with _needing(table, "http"):
+        from sendonce.channels.email.postmark import PostmarkSettings
+    table.needed("token")
+    with table.reading():
+        return PostmarkSettings(sender=sender, **table.values())
+
+
+def _resend(table: Table, sender: str) -> "ResendSettings":
+    with _needing(table, "http"):
+        from sendonce.channels.email.resend import ResendSettings
+    table.needed("key")
+    with table.reading():
+        return ResendSettings(sender=sender, **table.values())
+
+
+def apprise(table: Table) -> "AppriseSettings":
+    """A scheme of the long tail: sms, push, chat."""
+    from sendonce.channels.apprise import AppriseSettings
+
+    scheme = table.name.removeprefix("apprise.")
+    with table.reading():
+        if scheme in ("null", "http", "https", "mailto"):
+            raise ConfigError(f"{scheme}: has a channel of its own; take another name, like sms")
+        Serving([scheme])
+        return AppriseSettings(scheme=scheme, url=table.needed("url"))
+
+
+@contextmanager
+def _needing(table: Table, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("sendonce"):
+            raise
+        raise ConfigError(f"[{table.name}] needs: pip install 'sendonce[{extra}]'") from None
+
 
 NO_OPTIONS: Options = {}
 
@@ -35,7 +199,7 @@ def load(path: Path | None, environment: Mapping[str, str], options: Options = N
 
 def load_sealer(path: Path | None, environment: Mapping[str, str]) -> SecretBox:
     """What seals secrets, and nothing else: for commands that send nothing."""
-    return tables.sealer(Everything(path, environment, NO_OPTIONS).table("secrets"))
+    return sealer(Everything(path, environment, NO_OPTIONS).table("secrets"))
 
 
 def load_retention(path: Path | None, environment: Mapping[str, str]) -> RetentionSettings:
@@ -68,13 +232,13 @@ def settings_of(everything: Everything) -> Settings:
         audit=_audit(everything.table("reconcile")),
         log=LogSettings(**everything.table("log").values()),
         alerts=_alerts(everything.table("alerts")),
-        guard=tables.guard(everything.table("network")),
-        name_servers=tables.name_servers(everything.table("network")),
-        sealer=tables.sealer(everything.table("secrets")),
+        guard=guard(everything.table("network")),
+        name_servers=name_servers(everything.table("network")),
+        sealer=sealer(everything.table("secrets")),
         webhook_secret=everything.table("webhooks").get("secret"),
-        profiles=tables.profiles(everything.inner("http")),
-        mail=tables.mail(everything),
-        apprise=tuple(tables.apprise(table) for table in everything.inner("apprise")),
+        profiles=profiles(everything.inner("http")),
+        mail=mail(everything),
+        apprise=tuple(apprise(table) for table in everything.inner("apprise")),
         **ours,
     )
 

@@ -1,7 +1,9 @@
-"""Durations as people write them: 30s, 5m, 2h, 1.5d, 250ms; a bare number is seconds."""
+"""Durations and rates as people write them: 30s, 5m, 2h, 250ms; 10/s, 100/m."""
 
 import re
 from datetime import timedelta
+
+from sendonce.errors import ConfigError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?\s*", re.ASCII)
@@ -50,3 +52,26 @@ def spell_duration(value: timedelta) -> str:
         if value and value % size == timedelta(0):
             return f"{value // size}{unit}"
     return f"{value.total_seconds():.6f}s" if value else "0s"
+
+
+FASTEST = 1_000_000.0
+_PER = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_RATE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*/\s*([smhd])\s*", re.ASCII)
+
+
+def parse_rate(text: str) -> float:
+    """Sends a second; ConfigError says how to write it."""
+    match = _RATE.fullmatch(text)
+    rate = float(match[1]) / _PER[match[2]] if match else 0.0
+    if not 0 < rate <= FASTEST:
+        raise ConfigError(f"{text!r} is not a rate; write 10/s, 100/m or 5000/h")
+    return rate
+
+
+def format_rate(rate: float) -> str:
+    """The spelling with the smallest unit that makes a whole number of it: 100/m rather than 1.66667/s."""
+    for unit, seconds in _PER.items():
+        amount = rate * seconds
+        if amount >= 1 and abs(amount - round(amount)) < 1e-6 * amount:
+            return f"{round(amount)}/{unit}"
+    return f"{rate:g}/s"

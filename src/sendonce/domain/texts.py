@@ -1,4 +1,4 @@
-"""Texts from outside, made safe to store: no NUL, valid UTF-8, cut to a length; and length-prefixed hashing."""
+"""Texts from outside, made safe to store, and length-prefixed hashes of them, such as the provider token."""
 
 import hashlib
 
@@ -24,3 +24,11 @@ def digest(*parts: str) -> bytes:
 
 def _as_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+TOKEN_LENGTH = 40
+
+
+def provider_token(namespace: str, tenant: str, type: str, key: str, destination: str, corrections: int) -> str:
+    """40 hexadecimal digits over the intent. Never the generation or a row id: those change on a restore."""
+    return digest(namespace, tenant, type, key, destination, str(corrections)).hex()[:TOKEN_LENGTH]

@@ -29,9 +29,9 @@ from sendonce.engine.metrics_server import Address, Page, attended, serving
 from sendonce.engine.policies import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.worker import Worker
-from sendonce.observability.counters import Counters
 from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
 from sendonce.observability.incidents import Incidents
+from sendonce.observability.metrics import Counters
 from sendonce.sealing import SecretBox
 from sendonce.store.ports import LeaseStore, Notifier, Store
 

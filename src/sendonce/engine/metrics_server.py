@@ -19,9 +19,8 @@ from sendonce.engine.health import Health
 from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
 from sendonce.observability import metrics
-from sendonce.observability.counters import Counters
 from sendonce.observability.facts import Emit, ServingMetrics
-from sendonce.observability.metrics import Measured, alone
+from sendonce.observability.metrics import Counters, Measured, alone
 from sendonce.store.ports import Store
 from sendonce.store.upkeep import Stage
 

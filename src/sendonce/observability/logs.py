@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -42,7 +42,15 @@ from sendonce.observability.facts import (
     Tripped,
     WorkerFailed,
 )
-from sendonce.observability.log_settings import LogSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """`format` is text or json; with `tracebacks` it is also said where an exception of an own channel came from."""
+
+    format: str = "text"
+    tracebacks: bool = False
+
 
 log = logging.getLogger("sendonce")
 # What is worth a line though it goes on by itself; the others need somebody.

@@ -1,9 +1,25 @@
-"""The metrics: their names, what they mean, and their text for Prometheus. docs/reference/metrics.md lists them all."""
+"""The metrics: their names and meanings, what one worker counts, and their text for Prometheus."""
 
+import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from sendonce.domain.destinations import scheme_of
+from sendonce.observability.facts import (
+    AlertFailed,
+    Begun,
+    CommitsLost,
+    DatabaseLost,
+    Disabled,
+    Expired,
+    Fact,
+    LeasesLost,
+    Settled,
+    Tripped,
+)
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family
@@ -152,3 +168,93 @@ def _family(metric: Metric, values: Values) -> "Family":
         if not isinstance(value, Spread):
             family.add_metric(labels, value)
     return family
+
+
+OUTCOMES = ("Delivered", "Accepted", "Refused", "Failed", "Unknown", "Deferred")
+_RESULTS = ("completed", "retrying", "dead_lettered", "already_applied", "late")
+_KNOWN: dict[Metric, tuple[str, ...]] = {
+    LOOK_UPS: ("found", "not_found", "no_answer", "cannot_tell"),
+    RESULTS: _RESULTS,
+    DATABASE_LOST: ("worker", "results", "lease_keeper"),
+    ALERTS_FAILED: ("webhook", "mail", "database"),
+}
+_PLAIN = (DOUBTS, EXPIRED, LEASES_LOST, COMMITS_LOST, TRIPPED, DISABLED)
+
+
+class Counters:
+    """Hears facts from either thread. Series whose labels are known beforehand are there from the beginning, at 0."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._lock = threading.Lock()
+        self._info: tuple[str, ...] = ()
+        self._slots = 0
+        self._channels = frozenset({OTHER})
+        self._settles = Spread()
+        self._seconds: dict[tuple[str, ...], Spread] = {(OTHER,): Spread()}
+        self._counts: dict[Metric, Counter[tuple[str, ...]]] = {metric: Counter({(): 0}) for metric in _PLAIN}
+        self._counts[ATTEMPTS] = Counter({(OTHER, outcome): 0 for outcome in OUTCOMES})
+        for metric, values in _KNOWN.items():
+            self._counts[metric] = Counter({(value,): 0 for value in values})
+
+    def hear(self, fact: Fact) -> None:
+        """Count a fact."""
+        with self._lock:
+            match fact:
+                case Settled():
+                    self._settled(fact)
+                case Begun():
+                    self._begun(fact)
+                case _:
+                    self._count(fact)
+
+    def measured(self) -> list[Measured]:
+        """What was counted, as it is now."""
+        with self._lock:
+            counted: list[Measured] = [(metric, dict(values)) for metric, values in self._counts.items()]
+            spreads: list[Measured] = [
+                (ATTEMPT_SECONDS, {**self._seconds}),
+                (SETTLE_SECONDS, {(): self._settles}),
+            ]
+            info: list[Measured] = []
+            if self._info:
+                info = [(INFO, {self._info: 1}), (SLOTS, alone(self._slots))]
+            return [*info, *counted, *spreads]
+
+    def _begun(self, fact: Begun) -> None:
+        self._info = (self._version, str(fact.worker_id))
+        self._slots = fact.concurrency
+        self._channels = frozenset({OTHER, *map(scheme_of, fact.channels)})
+        for channel in sorted(self._channels):
+            self._seconds.setdefault((channel,), Spread())
+            self._counts[ATTEMPTS].update({(channel, outcome): 0 for outcome in OUTCOMES})
+
+    def _settled(self, fact: Settled) -> None:
+        for scheme, outcome, seconds in fact.attempts:
+            channel = scheme if scheme in self._channels else OTHER
+            self._counts[ATTEMPTS][channel, outcome] += len(seconds)
+            if outcome != "Deferred":
+                self._seconds[channel,].add(seconds)
+        for answer, count in fact.look_ups:
+            self._counts[LOOK_UPS][answer,] += count
+        for result in _RESULTS:
+            self._counts[RESULTS][result,] += getattr(fact, result)
+        self._counts[DOUBTS][()] += fact.in_doubt
+        self._settles.add([fact.took.total_seconds()])
+
+    def _count(self, fact: Fact) -> None:
+        match fact:
+            case Expired(attempts=attempts):
+                self._counts[EXPIRED][()] += attempts
+            case LeasesLost(leases=leases):
+                self._counts[LEASES_LOST][()] += leases
+            case DatabaseLost(part=part):
+                self._counts[DATABASE_LOST][part.replace(" ", "_"),] += 1
+            case CommitsLost():
+                self._counts[COMMITS_LOST][()] += 1
+            case Tripped():
+                self._counts[TRIPPED][()] += 1
+            case Disabled():
+                self._counts[DISABLED][()] += 1
+            case AlertFailed(way=way):
+                self._counts[ALERTS_FAILED][way,] += 1

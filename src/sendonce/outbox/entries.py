@@ -1,14 +1,82 @@
-"""What is to be recorded, each key once, and what became of it."""
+"""An event as the caller writes it down, checked and rendered, each key once, and what became of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from sendonce.domain.events import NewEvent
-from sendonce.errors import KeyReused, StoreBusy
-from sendonce.sql.queries import split
-from sendonce.sql.statements import Database
+from sendonce.domain.events import UNIQUE, Key, NewEvent, To, has_room, new_event
+from sendonce.domain.policies import IfUnsure
+from sendonce.errors import BadEvent, KeyReused, StoreBusy
+from sendonce.sql.queries import Database, split
+
+
+def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The caller's headers with the current span's beside them; a trace that the caller names stays."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise BadEvent(f"headers must be texts by name, not a {type(headers).__name__}")
+    trace = trace_headers()
+    if not trace or any(str(name).lower() == "traceparent" for name in headers or ()):
+        return headers
+    traced = {**trace, **(headers or {})}
+    # A trace is for the reader's comfort: it must not be why something cannot be recorded.
+    return traced if has_room(traced) else headers
+
+
+def trace_headers() -> dict[str, str]:
+    """`traceparent` and `tracestate` of the current span; nothing without one."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return {}
+    span = api.get_current_span().get_span_context()
+    if not span.is_valid:
+        return {}
+    headers = {"traceparent": f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"}
+    if state := span.trace_state.to_header():
+        headers["tracestate"] = state
+    return headers
+
+
+class Draft(NamedTuple):
+    """One event for `publish_many`: `Draft("memo.created", {"id": 7}, key=("memo", 7), to="https://…")`."""
+
+    type: str
+    payload: object
+    key: Key
+    to: To = ()
+    tenant: str = ""
+    subject: str | None = None
+    version: int | None = None
+    headers: Mapping[str, str] | None = None
+    deliver_at: datetime | None = None
+    expires_at: datetime | None = None
+    if_unsure: IfUnsure | str | None = None
+
+    def __repr__(self) -> str:
+        return f"Draft({self.type!r}, …, key={self.key!r})"
+
+
+def render(draft: Draft, largest_payload: int, most_destinations: int) -> NewEvent:
+    """The event, checked and rendered; BadEvent or BadDestination says what to change."""
+    return new_event(
+        draft.type,
+        draft.payload,
+        key=f"unique:{secrets.token_hex(16)}" if draft.key is UNIQUE else draft.key,
+        to=draft.to,
+        tenant=draft.tenant,
+        subject=draft.subject,
+        version=draft.version,
+        headers=with_trace(draft.headers),
+        deliver_at=draft.deliver_at,
+        expires_at=draft.expires_at,
+        if_unsure=draft.if_unsure,
+        largest_payload=largest_payload,
+        most_destinations=most_destinations,
+    )
+
 
 MOST_EVENTS = 1000
 MOST_CHARACTERS = 16_000_000

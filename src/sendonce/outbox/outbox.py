@@ -10,13 +10,10 @@ from sendonce.domain.events import LARGEST_PAYLOAD, MOST_DESTINATIONS, Key, To
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import RequestState
 from sendonce.errors import BadEvent, ConfigError
-from sendonce.outbox.drafts import Draft, render
-from sendonce.outbox.entries import Order, Recorded, distinct
-from sendonce.outbox.recording import RECORD
-from sendonce.outbox.request_states import read_state
-from sendonce.outbox.requests import Asked, Requested, RequestOrder, checked
+from sendonce.outbox.entries import Draft, Order, Recorded, distinct, render
+from sendonce.outbox.requests import RECORD, Asked, Requested, RequestOrder, checked, read_state
 from sendonce.sql.drivers import AsyncConnection, SchemaExpected, SyncConnection, async_driver, sync_driver
-from sendonce.sql.statements import Database, Statements
+from sendonce.sql.queries import Database, Statements
 
 IfDifferent: TypeAlias = Literal["raise", "keep_first"]
 

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from sendonce.domain.events import NewEvent, patterns_of
 from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, queries, vanished
-from sendonce.sql.queries import array
-from sendonce.sql.statements import Statement, Statements, Value, in_savepoint
+from sendonce.sql.queries import Statement, Statements, Value, array, in_savepoint
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
 Kind: TypeAlias = tuple[str, str]

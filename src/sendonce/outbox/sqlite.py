@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.outbox.entries import Entry, Order, Recorded, chunks, duplicate, queries, vanished
-from sendonce.sql.statements import Statement, Statements, Value, in_savepoint
+from sendonce.sql.queries import Statement, Statements, Value, in_savepoint
 
 Portion: TypeAlias = Sequence[tuple[int, Entry]]
 Listening: TypeAlias = dict[tuple[str, str], list[int]]

@@ -1,11 +1,11 @@
-"""SQL in files: one name per query, loaded once, with `:name` parameters turned into what a driver wants.
-
-What several queries share is written once, under `-- part: name`, and taken in by `:(name)`.
-"""
+"""SQL in files, one name per query, and its parameters as a driver wants them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib.resources import files
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 _HEADER = re.compile(r"^-- (name|part): ([a-z_]+)$", re.MULTILINE)
 _PART = re.compile(r":\(([a-z_]+)\)")
@@ -66,3 +66,59 @@ def _element(value: object) -> str:
     if "\\" in text:
         text = text.replace("\\", "\\\\")
     return '"' + text.replace('"', '\\"') + '"'
+
+
+T = TypeVar("T")
+Database: TypeAlias = Literal["postgres", "sqlite"]
+Value: TypeAlias = str | int | bytes | None
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+
+class Statement(NamedTuple):
+    """One SQL text with `:name` parameters and no percent sign, and the values for them."""
+
+    sql: str
+    values: Mapping[str, Value] = {}
+
+
+Statements: TypeAlias = Generator[Statement, Rows, T]
+"""Statements one after the other; each is answered with its rows, and a failed one with its error."""
+
+SAVEPOINT = Statement("savepoint sendonce")
+ROLL_BACK = Statement("rollback to savepoint sendonce")
+RELEASE = Statement("release savepoint sendonce")
+
+
+@cache
+def pyformat(sql: str) -> str:
+    """Return the text with %(name)s parameters."""
+    return with_parameters(sql, lambda name: f"%({name})s")
+
+
+@cache
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    names = parameters(sql)
+    return with_parameters(sql, lambda name: f"${names.index(name) + 1}"), tuple(names)
+
+
+def numbered(statement: Statement) -> tuple[str, list[Value]]:
+    """Return the text with $1 parameters, and the values in that order."""
+    sql, names = _numbered(statement.sql)
+    return sql, [statement.values[name] for name in names]
+
+
+def in_savepoint(statements: Statements[T]) -> Statements[T]:
+    """Carry out all of the statements or none; the transaction around them goes on either way."""
+    yield SAVEPOINT
+    try:
+        result = yield from statements
+    except GeneratorExit:
+        raise
+    except BaseException:
+        # An error that has ended the whole transaction has taken the savepoint with it.
+        with suppress(Exception):
+            yield ROLL_BACK
+            yield RELEASE
+        raise
+    yield RELEASE
+    return result

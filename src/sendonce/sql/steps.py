@@ -1,11 +1,9 @@
-"""Steps: what is to be done in a database, written once, as a generator of named queries.
-
-A verb yields queries and is answered with their rows. It knows no driver, no dialect and no `await`: whoever carries
-it out does, inside a transaction or outside one, on a connection of its own or the caller's.
-"""
+"""A verb as steps: a generator of named queries, whose rows are read as records."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from enum import EnumMeta
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Asked = TypeVar("Asked")
@@ -86,3 +84,36 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("this coroutine waits for something: it needs an event loop")
+
+
+Read: TypeAlias = Callable[[Any], Any]
+
+
+def reader(kind: Callable[..., Any], spelled: Mapping[object, Read]) -> Callable[[tuple[Any, ...]], Any]:
+    """What makes a record of this kind of a row, whose columns are the first of its fields.
+
+    `spelled`: how to read the types that a database does not have.
+    """
+    columns = [(name, _read(wanted, spelled)) for name, wanted in get_type_hints(kind).items()]
+
+    def read(row: tuple[Any, ...]) -> Any:
+        return kind(
+            **{
+                name: value if value is None or convert is None else convert(value)
+                for (name, convert), value in zip(columns, row, strict=False)
+            }
+        )
+
+    return read
+
+
+def _read(wanted: Any, spelled: Mapping[object, Read]) -> Read | None:
+    """How a value becomes one of this type; None where it is one already."""
+    if get_origin(wanted) in (UnionType, Union):
+        [wanted] = [each for each in get_args(wanted) if each is not NoneType]
+    wanted = get_origin(wanted) or wanted
+    if wanted in spelled:
+        return spelled[wanted]
+    if isinstance(wanted, EnumMeta):
+        return wanted
+    return tuple if wanted is tuple else None

@@ -1,7 +1,7 @@
 """Requests: one version of a subject to its recipients."""
 
 from sendonce.domain.requests import RequestState
-from sendonce.outbox.request_states import LARGEST_ID, state_of
+from sendonce.outbox.requests import LARGEST_ID, state_of
 from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.filters import Filter, Page, ids_of, look, walk
 from sendonce.store.records import RequestRow

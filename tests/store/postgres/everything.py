@@ -15,8 +15,8 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.events import new_event
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.domain.tokens import provider_token
-from sendonce.outbox.drafts import Draft
+from sendonce.domain.texts import provider_token
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
 from sendonce.store.filters import Filter

@@ -15,8 +15,7 @@ from sendonce import UNIQUE, Draft, Outbox
 from sendonce.compose import migrate
 from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.entries import queries
-from sendonce.sql.queries import load
-from sendonce.sql.statements import pyformat
+from sendonce.sql.queries import load, pyformat
 from sendonce.store.postgres import orchestrating
 from sendonce.store.postgres.connection import QUERIES, Connection
 from sendonce.store.postgres.orchestrating import settle_on

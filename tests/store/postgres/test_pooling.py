@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.outcomes import Delivered, Refused
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.filters import Filter
 from sendonce.store.migrations import available

@@ -9,7 +9,7 @@ import pytest_asyncio
 from sendonce.admin.explain import explain
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Delivered, Refused
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.errors import StoreError
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store

@@ -13,7 +13,7 @@ from sendonce.domain.attempts import Verdict
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import ConfigError, KeyReused, StoreError
-from sendonce.outbox.drafts import Draft
+from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.filters import Filter
 from sendonce.store.postgres import grants

@@ -8,7 +8,7 @@ from sendonce.admin.explain.snapshot import Known
 from sendonce.admin.explain.story import Story, tell
 from sendonce.admin.stops import holding
 from sendonce.admin.text import dated, one_line
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.errors import NotFound
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import DeliveryRow, EventRow, Status

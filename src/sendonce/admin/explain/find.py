@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from sendonce.admin.stops import quoted
-from sendonce.domain.tokens import TOKEN_LENGTH
+from sendonce.domain.texts import TOKEN_LENGTH
 from sendonce.errors import NotFound
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import DeliveryRow, EventRow

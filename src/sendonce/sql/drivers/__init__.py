@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sendonce.errors import PublishError, SchemaMismatch
-from sendonce.sql.drivers import aiosqlite, asyncpg, psycopg2, psycopg3, sqlalchemy, sqlite3
-from sendonce.sql.statements import Database, Statements
+from sendonce.sql.drivers import asyncpg, psycopg2, psycopg3, sqlalchemy, sqlite3
+from sendonce.sql.queries import Database, Statements
 
 T = TypeVar("T")
 Plan: TypeAlias = Callable[[Database], Statements[T]]
@@ -62,7 +62,7 @@ _ASYNC: dict[tuple[str, str], AsyncRun] = {
     ("psycopg", "AsyncConnection"): psycopg3.arun,
     ("asyncpg", "Connection"): asyncpg.arun,
     ("asyncpg", "PoolConnectionProxy"): asyncpg.arun,
-    ("aiosqlite", "Connection"): aiosqlite.arun,
+    ("aiosqlite", "Connection"): sqlite3.arun,
     ("sqlalchemy", "AsyncConnection"): sqlalchemy.arun,
     ("sqlalchemy", "AsyncSession"): sqlalchemy.arun,
     ("sqlalchemy", "async_scoped_session"): sqlalchemy.arun,

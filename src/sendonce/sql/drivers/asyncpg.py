@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from sendonce.errors import NotInTransaction
 from sendonce.sql import steps
-from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered
+from sendonce.sql.queries import Database, Rows, Statement, Statements, numbered
 
 T = TypeVar("T")
 

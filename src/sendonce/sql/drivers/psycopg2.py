@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from sendonce.errors import NotInTransaction
 from sendonce.sql import steps
-from sendonce.sql.statements import Database, Rows, Statement, Statements, pyformat
+from sendonce.sql.queries import Database, Rows, Statement, Statements, pyformat
 
 T = TypeVar("T")
 _IDLE = 0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sendonce.errors import NotInTransaction
 from sendonce.sql import steps
-from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered, pyformat
+from sendonce.sql.queries import Database, Rows, Statement, Statements, numbered, pyformat
 
 if TYPE_CHECKING:
     import psycopg

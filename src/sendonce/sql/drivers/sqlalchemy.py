@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from sendonce.errors import NotInTransaction, PublishError
 from sendonce.sql import steps
 from sendonce.sql.drivers.sqlite3 import missing_begin
-from sendonce.sql.statements import Database, Rows, Statement, Statements, numbered, pyformat
+from sendonce.sql.queries import Database, Rows, Statement, Statements, numbered, pyformat
 
 T = TypeVar("T")
 

@@ -1,11 +1,11 @@
-"""sqlite3."""
+"""sqlite3, and aiosqlite, which is sqlite3 in a thread of its own."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sendonce.errors import NotInTransaction
 from sendonce.sql import steps
-from sendonce.sql.statements import Database, Rows, Statement, Statements
+from sendonce.sql.queries import Database, Rows, Statement, Statements
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,3 +49,18 @@ def run(connection: "sqlite3.Connection", plan: Callable[[Database], Statements[
     if begin:
         execute(begin)
     return steps.run(plan("sqlite"), execute)
+
+
+async def arun(connection: Any, plan: Callable[[Database], Statements[T]], *, reads: bool = False) -> T:
+    begin = None if reads else missing_begin(connection)
+    async with connection.cursor() as cursor:
+        cursor.row_factory = None
+
+        async def execute(statement: Statement) -> Rows:
+            await cursor.execute(statement.sql, statement.values)
+            rows: Rows = await cursor.fetchall()
+            return rows
+
+        if begin:
+            await execute(begin)
+        return await steps.arun(plan("sqlite"), execute)

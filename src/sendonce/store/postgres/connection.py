@@ -12,10 +12,9 @@ import psycopg
 from psycopg import errors
 
 from sendonce.errors import NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
-from sendonce.outbox.request_states import published
+from sendonce.outbox.requests import published
 from sendonce.sql.queries import load, with_parameters
-from sendonce.sql.records import reader
-from sendonce.sql.steps import Query, Row, Steps, arun
+from sendonce.sql.steps import Query, Row, Steps, arun, reader
 from sendonce.store.verbs import On, Verbs
 
 T = TypeVar("T")

@@ -16,12 +16,11 @@ from urllib.parse import quote
 from uuid import UUID
 
 from sendonce.domain.events import digest_of_stored
-from sendonce.domain.tokens import provider_token
+from sendonce.domain.texts import provider_token
 from sendonce.errors import ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
-from sendonce.outbox.request_states import published
+from sendonce.outbox.requests import published
 from sendonce.sql.queries import load
-from sendonce.sql.records import reader
-from sendonce.sql.steps import Query, Row, Steps, run
+from sendonce.sql.steps import Query, Row, Steps, reader, run
 
 Clock: TypeAlias = Callable[[], int]
 Answer = TypeVar("Answer")

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sendonce.config.catalogue import TABLES
-from sendonce.config.given import Everything
-from sendonce.config.setting import NAMED, Setting
-from sendonce.config.values import Given, Table
+from sendonce.config.sources import Everything, Given, Table
+from sendonce.config.types import NAMED, Setting
 
 NOT_SET = "not set"
 DEFAULT = "default"

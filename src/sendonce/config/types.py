@@ -1,9 +1,10 @@
-"""The kinds of values that settings have: what is allowed, in words; how one is read, and how it is shown."""
+"""What a setting is, and the kinds of values: what is allowed, how one is read, and how it is shown."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 from sendonce.domain.destinations import normalise, scheme_of
@@ -284,3 +285,53 @@ HEADERS = Kind(wanted='names and values, like { X-Team = "shop" }', read=_header
 POLICY = Kind(wanted="settings of a policy, like { max_attempts = 5 }", read=_policy, shown=_shown_policy)
 ADDRESS = Kind(wanted="a host and a port, like 127.0.0.1:9464", read=_address, shown=_shown_place, metavar="HOST:PORT")
 APP = Kind(wanted="a module and a name in it, like shop.channels:channels", read=_app, metavar="MODULE:NAME")
+
+
+PREFIX = "SENDONCE_"
+# Named by whoever writes the file, as in [http.shop]; for these there are no variables.
+NAMED = ("http", "apprise")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`part` is the dataclass, as module:name, that has the default: in the field of the key, or in `field`.
+
+    `usual` is the default of what belongs to no part; `example`, a value as it is written in the file, for those that
+    have no default; `variable`, the name of its variable where it is not SENDONCE_TABLE_KEY.
+    """
+
+    key: str
+    kind: Kind
+    about: str
+    _: KW_ONLY
+    table: str
+    part: str = ""
+    field: str = ""
+    usual: object = None
+    example: str = ""
+    is_required: bool = False
+    variable: str = ""
+    option: str = ""
+
+    @property
+    def systematic(self) -> str:
+        """The variable that it has by the rule."""
+        return f"{PREFIX}{self.table}_{self.key}".upper()
+
+    @property
+    def environment(self) -> str:
+        """The variable that it has; empty when it has none."""
+        return self.variable or ("" if self.table in NAMED else self.systematic)
+
+    @property
+    def default(self) -> object:
+        """What holds when nobody sets it; None when that is nothing, or when its part is not installed."""
+        if not self.part:
+            return self.usual
+        module, _, name = self.part.partition(":")
+        try:
+            made_of = getattr(import_module(module), name)
+        except ModuleNotFoundError:
+            return None
+        [found] = [each for each in fields(made_of) if each.name == (self.field or self.key)]
+        return None if found.default is MISSING else found.default
