@@ -99,6 +99,12 @@ CALLS: dict[str, tuple[str, str]] = {
     "sendonce_check_request_key": (
         "app", "insert into sendonce_request_keys (request_id, type, key) values (7, 'memo.shared', 'a')",
     ),
+    "sendonce_count_duplicates": ("app", "update sendonce_receipts set duplicates = 2"),
+    "sendonce_check_message": (
+        "operator",
+        "insert into sendonce_messages (generation, consumer, message_id, source, next_attempt_at)"
+        " values (1, 'mailer', 'message-1', 'webhook:shop', '2030-01-01')",
+    ),
     "sendonce_check_attempt_delete": ("janitor", "delete from sendonce_attempts"),
     "sendonce_check_content_delete": ("janitor", "delete from sendonce_contents"),
     "sendonce_check_event_delete": ("janitor", "delete from sendonce_events"),
@@ -132,6 +138,7 @@ def database(roles: Roles) -> Iterator[PostgresDatabase]:
 
 
 async def fill(database: PostgresDatabase) -> None:
+    database.execute("insert into sendonce_receipts (consumer, message_id) values ('mailer', 'message-1')")
     store = await database.open()
     await store.add_subscription(
         tenant="", types=["order.*"], destination="https://example.com/", policy=None, description=None, operator="ada",

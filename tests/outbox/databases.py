@@ -105,7 +105,7 @@ def empty_postgres(address: Address) -> None:
             connection.execute("drop schema public cascade; create schema public")
             fill_postgres(address.url)
         tables = "events, contents, deliveries, subscriptions, subscription_types, subscription_secrets"
-        tables += ", requests, request_keys, recipients"
+        tables += ", requests, request_keys, recipients, receipts, messages, tries, evidence, counters"
         named = ", ".join(f"sendonce_{table}" for table in tables.split(", "))
         connection.execute(f"truncate {named}, memos restart identity".encode())
 

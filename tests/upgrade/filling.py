@@ -11,6 +11,7 @@ from sendonce.compose import open_connection
 
 MANY = 3500
 FEW = 4
+RECEIPT = ("mailer", "message-1")
 NAMES = ("asked", "recognised", "refused", "failing", "dropped")
 
 

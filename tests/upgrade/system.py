@@ -65,6 +65,12 @@ class System:
         self.provider.control(fail="422", path=self.paths["refused"])
         self.provider.control(fail="503", path=self.paths["failing"])
         self.provider.control(drop_after_accept="1", path=self.paths["dropped"])
+        # No program wrote receipts then, but the table was there.
+        self.database.execute(
+            "insert into sendonce_receipts (consumer, message_id, received_at)"
+            " select ?, ?, max(created_at) from sendonce_events",
+            *filling.RECEIPT,
+        )
         self._work_off()
         letters = [row["id"] for row in self.database.rows("dead_letters")]
         better = self.scene.to(f"{self.scene.recognised}/corrected")
@@ -142,4 +148,8 @@ class System:
         self.database.execute(
             "update sendonce_deliveries set next_attempt_at = created_at where next_attempt_at > updated_at"
         )
+        if "not_before" in self.database.rows("deliveries")[0]:
+            self.database.execute(
+                "update sendonce_deliveries set not_before = null where not_before > created_at and status = 'PendingRetry'"
+            )
         self.scene.until_closed()

@@ -29,6 +29,7 @@ from tests.upgrade.system import WRONGLY_ROUTED, System
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MIGRATIONS = available("sendonce.store.postgres")
+INBOX = 4
 RIGHTS = (
     "select c.relname, a.grantee::regrole::text, a.privilege_type, '' from pg_class c, aclexplode(c.relacl) a"
     " where c.relname like 'sendonce%%' union all"
@@ -91,6 +92,7 @@ def test_filled_database_is_migrated_under_running_programs(system: System, tmp_
     assert "back-filled" in said or not system.migration.backfill
     assert system.database.execute(WRONGLY_ROUTED) == []
     check_that_what_was_finished_is_unchanged(system, finished)
+    check_that_older_rows_say_nothing_of_the_inbox(system)
     check_that_all_that_was_recorded_arrived_once(system, publishers)
     assert all(each["done"] == each["bound"] for each in system.command(system.new, "status", "--json")["backfills"])
 
@@ -122,6 +124,17 @@ def check_that_what_was_finished_is_unchanged(system: System, before: dict[str, 
     after = system.finished()
     for name, rows in before.items():
         assert set(map(repr, rows)) <= set(map(repr, after[name])), name
+
+
+def check_that_older_rows_say_nothing_of_the_inbox(system: System) -> None:
+    """Receipts were never seen again, no receiver can be asked, and nothing waits at a consumer."""
+    if system.migration.number < INBOX:
+        return
+    [receipt] = system.database.rows("receipts")
+    assert (receipt["consumer"], receipt["message_id"]) == filling.RECEIPT
+    assert (receipt["seen_at"], receipt["duplicates"]) == (None, None)
+    assert {row["ask"] for row in system.database.rows("subscriptions")} == {None}
+    assert [system.database.rows(each) for each in ("messages", "tries", "evidence")] == [[], [], []]
 
 
 def check_that_all_that_was_recorded_arrived_once(system: System, publishers: list[Process]) -> None:

@@ -1,6 +1,6 @@
 """Least rights by role, printed for those who want them. One ordinary user is enough to run everything.
 
-app           records events and reads where they go; never a status
+app           records events and reads where they go, never a status; keeps its own inbox
 orchestrator  runs start, settle and cancel; never deletes, never touches events or subscriptions
 worker        renews, releases and expires leases (expiry also settles, so its login needs orchestrator too)
 operator      opens generations, closes dead letters, stops and resumes, keeps subscriptions
@@ -24,7 +24,13 @@ _EVENT_FACTS = (
 _TABLES_FOR_READING = (
     "meta, subscriptions, subscription_types, deliveries, attempts, leases, dead_letters, findings, corrections,"
     " operations, stops, breakers, buckets, alerts, workers, counters, retention, requests, request_keys, recipients,"
-    " recipient_states, request_states, losses"
+    " recipient_states, request_states, losses, tries, evidence"
+)
+
+_MESSAGE_FACTS = (
+    "id, created_at, updated_at, seen_at, next_attempt_at, ended_at, closed_at, content_gone_at, generation, sightings,"
+    " begun, finished, consumer, message_id, status, reason, error_code, error_message, closed_as, closed_by, source,"
+    " source_position, trace, content_type"
 )
 
 _PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,49}", re.ASCII)
@@ -46,6 +52,14 @@ grant select (id, event_id, destination, destination_hash, generation) on sendon
 grant select on sendonce_subscriptions, sendonce_subscription_types to {app};
 grant insert, select on sendonce_requests, sendonce_request_keys, sendonce_recipients to {app};
 grant select on sendonce_recipient_states, sendonce_request_states to {app};
+-- the inbox: whoever handles a message writes the receipt beside its effect, and counts its own tries
+grant insert (consumer, message_id, handled_at, result), select, update (seen_at, duplicates, result)
+  on sendonce_receipts to {app};
+grant insert (next_attempt_at, ended_at, begun, finished, consumer, message_id, status, reason, error_code,
+  error_message, source, source_position, trace, content_type, headers, body), select,
+  update (updated_at, seen_at, next_attempt_at, ended_at, sightings, begun, finished, status, reason, error_code,
+  error_message, headers, body) on sendonce_messages to {app};
+grant insert, select, update (finished_at, outcome, error_code, error_message) on sendonce_tries to {app};
 
 -- orchestrator: start, settle, cancel
 grant select on sendonce_events, sendonce_contents, sendonce_subscriptions, sendonce_subscription_types, sendonce_stops,
@@ -74,6 +88,7 @@ grant select, insert, delete, update on sendonce_counters to {worker};
 grant select on sendonce_deliveries, sendonce_attempts, sendonce_subscriptions, sendonce_stops, sendonce_retention
   to {worker};
 grant select ({event_facts}) on sendonce_events to {worker};
+grant select ({message_facts}) on sendonce_messages to {worker};
 
 -- operator: the next generation, dead letters, stops, subscriptions; of a delivery only whether it is parked
 grant select on {reading} to {operator}, {reader};
@@ -81,7 +96,16 @@ grant select ({event_facts}) on sendonce_events to {operator}, {reader};
 grant select (event_id, corrections, destination_hash) on sendonce_contents to {operator}, {reader};
 grant select (id, subscription_id, kind, created_at, expires_at) on sendonce_subscription_secrets
   to {operator}, {reader};
+grant select ({message_facts}) on sendonce_messages to {operator}, {reader};
+grant select (consumer, message_id, received_at, handled_at, seen_at, duplicates) on sendonce_receipts
+  to {operator}, {reader};
+grant select (result) on sendonce_receipts to {operator};
 grant select (payload) on sendonce_events to {operator};
+-- messages: the next generation, and the end of a dead letter
+grant select (headers, body), insert (next_attempt_at, generation, consumer, message_id, source, source_position, trace,
+  content_type, headers, body), update (updated_at, next_attempt_at, ended_at, status, reason, closed_at, closed_as,
+  closed_by) on sendonce_messages to {operator};
+grant insert on sendonce_evidence to {operator};
 -- what was given up can be corrected: whoever does that reads what was to be sent, and writes what is sent instead
 grant select (content), insert (event_id, corrections, destination_hash, content) on sendonce_contents to {operator};
 grant insert on sendonce_corrections to {operator};
@@ -114,6 +138,12 @@ grant select, delete on sendonce_events, sendonce_contents, sendonce_deliveries,
   sendonce_dead_letters, sendonce_findings, sendonce_receipts, sendonce_operations, sendonce_workers, sendonce_counters,
   sendonce_corrections to {janitor};
 grant select, delete on sendonce_requests, sendonce_request_keys, sendonce_recipients to {janitor};
+grant select, delete on sendonce_messages, sendonce_tries, sendonce_evidence to {janitor};
+grant update (id, headers, body, content_gone_at, error_message, status, reason, next_attempt_at, ended_at, updated_at,
+  closed_at, closed_as, closed_by) on sendonce_messages to {janitor};
+grant update (error_message) on sendonce_tries to {janitor};
+grant update (result) on sendonce_receipts to {janitor};
+grant update (details) on sendonce_evidence to {janitor};
 grant update (payload, headers, subject, content_gone_at, history_gone_at) on sendonce_events to {janitor};
 grant update (content) on sendonce_contents to {janitor};
 -- what the other side has said: the rules let it be taken away, and nothing be put in its place
@@ -174,4 +204,5 @@ def rights(prefix: str = PREFIX) -> list[Right]:
 
 def _granted(names: Mapping[str, str]) -> str:
     reading = ", ".join(f"sendonce_{table.strip()}" for table in _TABLES_FOR_READING.split(","))
-    return _GRANTS.format(all=", ".join(names.values()), event_facts=_EVENT_FACTS, reading=reading, **names)
+    facts = {"event_facts": _EVENT_FACTS, "message_facts": _MESSAGE_FACTS}
+    return _GRANTS.format(all=", ".join(names.values()), reading=reading, **facts, **names)

@@ -1,0 +1,220 @@
+-- The inbox: what keeps a handler's effect from happening twice, what a consumer could not handle yet or at all, and what
+-- comes in later about what was sent. Columns are nullable and have no default, so that adding them takes moments.
+
+-- Both at once, before anything is done, in the order in which programs take them.
+lock table sendonce_subscriptions, sendonce_receipts in access exclusive mode;
+
+-- A receipt is deleted by the age of its last sight. How often the message came again is counted, and no index holds it,
+-- so that a sight is a small update. No program before this one writes receipts, so their index takes moments.
+alter table sendonce_receipts add column seen_at timestamptz, add column duplicates int;
+comment on table sendonce_receipts is
+  'A consumer has handled this message: one row that commits with the effect. As long as it is here, it is known again';
+comment on column sendonce_receipts.seen_at is 'When the message last came again; null when it never has';
+comment on column sendonce_receipts.duplicates is 'How often the message came again';
+comment on column sendonce_receipts.result is 'What the handler has said about it, if anything';
+create index sendonce_receipts_age on sendonce_receipts (received_at);
+
+-- What a receiver that can be asked answers: a URL with {token} in it. Null: it cannot be asked.
+alter table sendonce_subscriptions add column ask text check (octet_length(ask) between 1 and 2000);
+comment on column sendonce_subscriptions.ask is 'Where to ask about a delivery before it is sent again: a URL with {token}';
+
+-- A message that a consumer has begun to handle in tries of its own, has failed at or has given up. One that was handled
+-- at once has a receipt and nothing here. next_attempt_at is when it may be taken: while somebody handles it, from when
+-- on others take that one for dead.
+create table sendonce_messages (
+  id bigint generated always as identity primary key,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
+  next_attempt_at timestamptz,
+  ended_at timestamptz,
+  closed_at timestamptz,
+  content_gone_at timestamptz,
+  generation int not null default 0 check (generation >= 0),
+  sightings int not null default 1 check (sightings >= 1),
+  begun int not null default 0 check (begun >= 0),
+  finished int not null default 0 check (finished between 0 and begun),
+  consumer text not null check (octet_length(consumer) between 1 and 200),
+  message_id text check (octet_length(message_id) between 1 and 500),
+  status text not null default 'Pending'
+    check (status in ('Pending', 'InProgress', 'PendingRetry', 'Completed', 'DeadLettered')),
+  reason text check (reason in ('refused', 'exhausted', 'expired', 'failed', 'poison', 'malformed', 'cancelled')),
+  error_code text,
+  error_message text,
+  closed_as text check (closed_as in ('retried', 'discarded', 'erased')),
+  closed_by text,
+  source text not null check (octet_length(source) between 1 and 500),
+  source_position text check (octet_length(source_position) <= 500),
+  trace text check (octet_length(trace) <= 500),
+  content_type text check (octet_length(content_type) <= 500),
+  headers text,
+  body bytea,
+  unique (consumer, message_id, generation),
+  check ((next_attempt_at is null) = (status in ('Completed', 'DeadLettered'))),
+  check ((ended_at is null) = (next_attempt_at is not null)),
+  check ((reason is null) = (status <> 'DeadLettered')),
+  check ((closed_at is null) = (closed_as is null)),
+  check (closed_at is null or status = 'DeadLettered'),
+  check (message_id is not null or reason = 'malformed')
+) with (fillfactor = 70);
+comment on table sendonce_messages is 'Messages at a consumer in several tries, failed or given up; receipts are kept apart';
+comment on column sendonce_messages.next_attempt_at is 'When it may be taken; during a try, when others may take it over';
+comment on column sendonce_messages.begun is 'Tries begun, each counted in a transaction of its own before it is made';
+comment on column sendonce_messages.finished is 'Tries that came to an end; what is missing killed its process';
+comment on column sendonce_messages.source is 'Where it comes from, as in amqp:orders/payments or webhook:stripe';
+comment on column sendonce_messages.source_position is 'Where it stands there: a sequence, or a partition and an offset';
+create index sendonce_messages_due on sendonce_messages (consumer, next_attempt_at, id) where next_attempt_at is not null;
+create index sendonce_messages_dead on sendonce_messages (ended_at, id) where reason is not null and closed_at is null;
+create index sendonce_messages_age on sendonce_messages (ended_at, id) where ended_at is not null;
+
+-- One row for each try, as it begins; kept, so that every error of a message can be read.
+create table sendonce_tries (
+  message bigint not null,
+  number int not null check (number >= 1),
+  begun_at timestamptz not null default now(),
+  finished_at timestamptz,
+  outcome text check (outcome in ('Completed', 'Duplicate', 'Failed', 'Refused', 'Lost')),
+  error_code text,
+  error_message text,
+  worker text,
+  primary key (message, number),
+  check ((finished_at is null) = (outcome is null))
+);
+comment on table sendonce_tries is 'The tries of the messages; Lost: nobody finished it, and the next one found that out';
+
+-- What came in later about what was sent: a callback, a line of a settlement file, a person's word; and what it did.
+create table sendonce_evidence (
+  id bigint generated always as identity primary key,
+  created_at timestamptz not null default now(),
+  occurred_at timestamptz,
+  delivery_id bigint,
+  attempt int,
+  source text not null check (octet_length(source) between 1 and 200),
+  outcome text not null check (octet_length(outcome) between 1 and 100),
+  token text check (octet_length(token) between 1 and 500),
+  notification_id text check (octet_length(notification_id) between 1 and 500),
+  reference text check (octet_length(reference) between 1 and 500),
+  effect text not null check (octet_length(effect) between 1 and 100),
+  operator text,
+  details text,
+  unique (source, reference)
+);
+comment on table sendonce_evidence is 'What came in later about a send. The same reference of a source counts once';
+comment on column sendonce_evidence.reference is 'What the source calls it: the id of a callback, or a line of a file';
+comment on column sendonce_evidence.effect is 'What it did: settled, known, contradicts, unmatched, …';
+create index sendonce_evidence_of on sendonce_evidence (delivery_id, id) where delivery_id is not null;
+create index sendonce_evidence_age on sendonce_evidence (created_at);
+
+-- The rules.
+
+-- Functions find our tables in the schema they are made in, and never a caller's temporary table of the same name.
+select pg_catalog.set_config(
+  'search_path', pg_catalog.quote_ident(pg_catalog.current_schema()::text) || ', pg_temp'::text, true);
+
+create trigger receipts_have_names after insert on sendonce_receipts for each row
+  when (octet_length(new.message_id) not between 1 and 500 or octet_length(new.consumer) not between 1 and 200)
+  execute function sendonce_forbid();
+
+-- What it says is said once; what a handler has said can be taken away again.
+create trigger receipts_keep_what_they_say after update on sendonce_receipts for each row
+  when (row(new.consumer, new.message_id, new.received_at) is distinct from
+        row(old.consumer, old.message_id, old.received_at)
+        or (old.handled_at is not null and new.handled_at is distinct from old.handled_at)
+        or (old.result is not null and new.result is not null and new.result <> old.result)
+        or (old.duplicates is not null and (new.duplicates is null or new.duplicates < old.duplicates)))
+  execute function sendonce_forbid();
+
+-- Counted with the owner's rights: who may record a sight may not change the other counters.
+create function sendonce_count_duplicates() returns trigger language plpgsql security definer as $$
+begin
+  insert into sendonce_counters (name, amount) values ('duplicates'::text, (new.duplicates - coalesce(old.duplicates, 0))::bigint);
+  return null;
+end $$;
+revoke execute on function sendonce_count_duplicates() from public;
+create trigger duplicates_are_counted after update on sendonce_receipts for each row
+  when (new.duplicates > coalesce(old.duplicates, 0)) execute function sendonce_count_duplicates();
+
+-- A generation after the first one is opened by the person who has closed the one before it for that.
+create function sendonce_check_message() returns trigger language plpgsql as $$
+begin
+  perform 1 from sendonce_messages
+    where consumer = new.consumer and message_id = new.message_id and generation = new.generation - 1
+      and closed_as = 'retried'::text;
+  if not found then
+    raise exception 'generation % of a message needs the one before it to be closed as retried', new.generation
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+create trigger message_generations_follow after insert on sendonce_messages for each row
+  when (new.generation > 0) execute function sendonce_check_message();
+
+create trigger messages_move_as_drawn after update on sendonce_messages for each row
+  when (old.status <> new.status and not (
+          (old.status = 'InProgress' and new.status in ('Completed', 'PendingRetry', 'DeadLettered'))
+          or (old.status in ('Pending', 'PendingRetry') and new.status in ('InProgress', 'DeadLettered'))))
+  execute function sendonce_forbid();
+
+create trigger messages_keep_their_identity after update on sendonce_messages for each row
+  when (row(new.id, new.created_at, new.generation, new.consumer, new.message_id, new.source)
+        is distinct from row(old.id, old.created_at, old.generation, old.consumer, old.message_id, old.source)
+        or new.begun < old.begun or new.finished < old.finished or new.sightings < old.sightings)
+  execute function sendonce_forbid();
+
+-- Content comes once, while it is open, and can be taken away.
+create trigger messages_keep_their_content after update on sendonce_messages for each row
+  when ((old.body is not null and new.body is not null and new.body <> old.body)
+        or (old.headers is not null and new.headers is not null and new.headers <> old.headers)
+        or (old.content_gone_at is not null and (
+              new.content_gone_at is distinct from old.content_gone_at or new.body is not null
+              or new.headers is not null))
+        or (new.content_gone_at is null
+            and ((old.body is not null and new.body is null) or (old.headers is not null and new.headers is null))))
+  execute function sendonce_forbid();
+
+-- What has ended stays as it ended; a dead letter is closed once.
+create trigger ended_messages_are_frozen after update on sendonce_messages for each row
+  when (old.ended_at is not null
+        and (row(new.ended_at, new.begun, new.finished, new.reason, new.error_code)
+             is distinct from row(old.ended_at, old.begun, old.finished, old.reason, old.error_code)
+             or (new.error_message is not null and new.error_message is distinct from old.error_message)
+             or (old.body is null and new.body is not null)
+             or (old.closed_at is not null
+                 and row(new.closed_at, new.closed_as, new.closed_by)
+                     is distinct from row(old.closed_at, old.closed_as, old.closed_by))))
+  execute function sendonce_forbid();
+
+create trigger tries_end_once after update on sendonce_tries for each row
+  when (row(new.message, new.number, new.begun_at) is distinct from row(old.message, old.number, old.begun_at)
+        or (old.finished_at is not null
+            and (row(new.finished_at, new.outcome, new.error_code)
+                 is distinct from row(old.finished_at, old.outcome, old.error_code)
+                 or (new.error_message is not null and new.error_message is distinct from old.error_message))))
+  execute function sendonce_forbid();
+
+-- What it says can be taken away, and nothing be put in its place.
+create trigger evidence_is_immutable after update on sendonce_evidence for each row
+  when (new.details is not null
+        or row(new.id, new.created_at, new.occurred_at, new.delivery_id, new.attempt, new.source, new.outcome, new.token,
+               new.notification_id, new.reference, new.effect, new.operator)
+           is distinct from
+           row(old.id, old.created_at, old.occurred_at, old.delivery_id, old.attempt, old.source, old.outcome, old.token,
+               old.notification_id, old.reference, old.effect, old.operator))
+  execute function sendonce_forbid();
+
+-- Last of all, so that none is left out: every function of ours looks for names in the server's own schema first, then in
+-- the one it is in, and never first among a caller's temporary tables.
+do $$
+declare
+  each pg_catalog.regprocedure;
+begin
+  for each in
+    select p.oid::pg_catalog.regprocedure from pg_catalog.pg_proc p
+     where p.pronamespace = pg_catalog.to_regnamespace(pg_catalog.quote_ident(pg_catalog.current_schema()::text))::oid
+       and pg_catalog.starts_with(p.proname::text, 'sendonce_'::text) and p.proname <> 'sendonce_place'::name
+       and pg_catalog.pg_has_role(p.proowner, 'member'::text)
+  loop
+    execute pg_catalog.format(
+      'alter function %s set search_path = pg_catalog, %I, pg_temp'::text, each, pg_catalog.current_schema());
+  end loop;
+end $$;
