@@ -11,6 +11,7 @@ from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
 from sendonce.errors import (
     BadDestination,
     BadEvent,
+    BadMessage,
     BadWebhook,
     CommitUnknown,
     ConfigError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from sendonce.compose import migrate
     from sendonce.devtools.receive.embedded import embedded_receiver
     from sendonce.embedded import embedded_worker
+    from sendonce.inbox.inbox import Inbox
+    from sendonce.inbox.receipts import Receipt
     from sendonce.store.filters import Filter, Page
     from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 
@@ -56,7 +59,9 @@ _LATER = {
     "DeliveryRow": "sendonce.store.records",
     "EventRow": "sendonce.store.records",
     "Filter": "sendonce.store.filters",
+    "Inbox": "sendonce.inbox.inbox",
     "Page": "sendonce.store.filters",
+    "Receipt": "sendonce.inbox.receipts",
     "SubscriptionRow": "sendonce.store.records",
     "TenantAdmin": "sendonce.admin.tenants",
     "TenantAttempt": "sendonce.admin.tenants",
@@ -77,6 +82,7 @@ __all__ = [
     "AttemptRow",
     "BadDestination",
     "BadEvent",
+    "BadMessage",
     "BadWebhook",
     "CommitUnknown",
     "ConfigError",
@@ -91,6 +97,7 @@ __all__ = [
     "Failed",
     "Filter",
     "IfUnsure",
+    "Inbox",
     "KeyReused",
     "NotAllowed",
     "NotFound",
@@ -99,6 +106,7 @@ __all__ = [
     "Page",
     "PublishError",
     "Published",
+    "Receipt",
     "RecipientState",
     "Refused",
     "RequestState",

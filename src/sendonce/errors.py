@@ -8,6 +8,7 @@ SendonceError
 │   ├── KeyReused       this key was used for different content
 │   ├── RerunRefused    a lower version, or a higher one that nobody asked for explicitly
 │   └── NotInTransaction  the connection would commit by itself
+├── BadMessage          a message without a usable id, or over its limits: nothing was handled
 ├── BadWebhook          a webhook that came in does not prove who has sent it, or is not what it should be
 ├── StoreError
 │   ├── StoreBusy       try again: lost connection, deadlock, lock timeout, full disk
@@ -49,6 +50,10 @@ class RerunRefused(PublishError):
 
 class NotInTransaction(PublishError):
     """The connection would commit by itself, so the event could not belong to the caller's transaction."""
+
+
+class BadMessage(SendonceError):
+    """The consumer, the id or another part of a message cannot be used. Nothing was handled or written."""
 
 
 class BadWebhook(SendonceError):

@@ -1,0 +1,1 @@
+"""The inbox on real databases, through every kind of connection."""

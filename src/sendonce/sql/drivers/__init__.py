@@ -73,25 +73,31 @@ KNOWN = (
 )
 
 
-def sync_driver(connection: object) -> SyncRun:
-    """Return what carries out statements on this connection; raise PublishError for an async one, or for none."""
+def sync_driver(connection: object, *, otherwise: str = "await outbox.apublish(…)` or another `a…") -> SyncRun:
+    """Return what carries out statements on this connection; raise PublishError for an async one, or for none.
+
+    `otherwise`: what to say on an async one.
+    """
     names = names_of(connection)
     for name in names:
         if name in _SYNC:
             return _SYNC[name]
     if is_async(connection):
-        raise PublishError(f"{shown(connection)} is async: say `await outbox.apublish(…)` or another `a…`")
+        raise PublishError(f"{shown(connection)} is async: say `{otherwise}`")
     raise _not_a_connection(connection)
 
 
-def async_driver(connection: object) -> AsyncRun:
-    """Return what carries out statements on this async connection; raise PublishError for any other object."""
+def async_driver(connection: object, *, otherwise: str = "outbox.publish(…)`, without the `a") -> AsyncRun:
+    """Return what carries out statements on this async connection; raise PublishError for any other object.
+
+    `otherwise`: what to say on a sync one.
+    """
     names = names_of(connection)
     for name in names:
         if name in _ASYNC:
             return _ASYNC[name]
     if any(name in _SYNC for name in names):
-        raise PublishError(f"{shown(connection)} is not async: say `outbox.publish(…)`, without the `a`")
+        raise PublishError(f"{shown(connection)} is not async: say `{otherwise}`")
     raise _not_a_connection(connection)
 
 
