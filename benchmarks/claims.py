@@ -10,8 +10,8 @@ from sendonce.domain.attempts import Report, Result
 from sendonce.domain.decide import complete
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.outcomes import Delivered
+from sendonce.store.postgres.claims import limit_values
 from sendonce.store.postgres.connection import QUERIES
-from sendonce.store.postgres.orchestrating import limit_values
 from sendonce.store.postgres.store import PostgresStore
 from tests.servers.postgres import Server
 

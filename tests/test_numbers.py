@@ -28,10 +28,10 @@ from sendonce.engine import (
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig
 from sendonce.inbox import webhooks
 from sendonce.store import leases, reconciliation, records, verifying
+from sendonce.store.postgres import claims
 from sendonce.store.postgres import connection as postgres_connection
-from sendonce.store.postgres import orchestrating
+from sendonce.store.sqlite import claims as sqlite_claims
 from sendonce.store.sqlite import connection as sqlite_connection
-from sendonce.store.sqlite import holding
 
 S = timedelta(seconds=1)
 CONFIG = WorkerConfig()
@@ -129,8 +129,8 @@ def test_breaker_is_forgotten_only_after_longer_than_any_pause() -> None:
 
 
 def test_event_committed_behind_the_mark_waits_no_longer_than_a_poll() -> None:
-    assert CONFIG.poll >= orchestrating.FULL_SCAN_SECONDS * S
-    assert orchestrating.PARK_LIMIT == holding.PARK_LIMIT
+    assert CONFIG.poll >= claims.FULL_SCAN_SECONDS * S
+    assert claims.PARK_LIMIT == sqlite_claims.PARK_LIMIT
 
 
 def test_turn_of_retention_outlasts_its_longest_step() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Result
-from sendonce.store.sqlite import settling
+from sendonce.store.sqlite import settle
 from sendonce.store.sqlite.connection import Transaction
 
 WANTED = "SENDONCE_TEST_DURING_SETTLE"
@@ -19,4 +19,4 @@ def _die(transaction: Transaction, results: Sequence[Result]) -> None:
 
 
 if WANTED in os.environ:  # only in the worker that is to die
-    settling._move = _die  # attempts are closed, deliveries not moved, nothing committed
+    settle._move = _die  # attempts are closed, deliveries not moved, nothing committed

@@ -3,11 +3,12 @@
 _CORE = "src/sendonce/"
 _POSTGRES = "src/sendonce/store/postgres/"
 _SCHEMA = _POSTGRES + "migrations/0001_first.sql"
-_ORCHESTRATOR = _POSTGRES + "sql/orchestrator.sql"
+_CLAIMS = _POSTGRES + "sql/claims.sql"
+_SETTLING = _POSTGRES + "sql/settle.sql"
 _OPERATORS = _POSTGRES + "sql/operators.sql"
 _DECIDE = (_CORE + "domain/decide.py", "decide")
-_START = (_ORCHESTRATOR, "start")
-_SETTLE = (_ORCHESTRATOR, "settle")
+_START = (_CLAIMS, "start")
+_SETTLE = (_SETTLING, "settle")
 _CHECKED = (_CORE + "outbox/requests.py", "checked")
 _RULE = (_CORE + "domain/requests.py", "rule")
 _REQUEST_STATES = (_SCHEMA, "sendonce_request_states")
@@ -61,7 +62,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "W1": (_SAGAS, (_SCHEMA, "sendonce_deliveries")),
     "W2": ((_SCHEMA, "sendonce_deliveries_once"), (_SCHEMA, "sendonce_deliveries_due")),
     "W3": ((_SCHEMA, "sendonce_deliveries_once"),),
-    "W4": (_SETTLE, (_ORCHESTRATOR, "judge")),
+    "W4": (_SETTLE, (_SETTLING, "judge")),
     "W5": ((_CORE + "domain/deliveries.py", "DeliveryState"), _RULES),
     "W6": ((_CORE + "engine/orchestrator.py", "Orchestrator"), _GRANTS),
     "W7": ((_CORE + "engine/orchestrator.py", "Orchestrator"), _GRANTS),

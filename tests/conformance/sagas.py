@@ -12,7 +12,9 @@ from tests.store.databases import Database, PostgresDatabase
 
 _HEADER = re.compile(r"^-- (?:name|part): .*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
-_MOVES = re.compile(r"update sendonce_deliveries\b(?:(?! where ).)*?\bset\b(?:(?! where ).)*?\bstatus = ")
+_MOVES = re.compile(
+    r"update sendonce_deliveries\b(?:(?! where ).)*?\bset\b(?:(?! where ).)*?(?:\bstatus = |\(status, )"
+)
 
 # What moves a saga or makes a job.
 MOVING = (

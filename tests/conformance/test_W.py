@@ -134,11 +134,11 @@ def test_W5_no_move_is_possible_but_those_drawn(webhooks: Webhooks, tenant: Tena
 
 @pytest.mark.parametrize("database_name", ["postgres", "sqlite"])
 def test_W6_in_code_only_the_orchestrators_statements_move_a_saga_or_make_a_job(database_name: str) -> None:
-    """They stand in its own file of queries, and of the engine only its module asks the store for them."""
+    """They stand in its own files of queries, and of the engine only its module asks the store for them."""
     engine = {path: path.read_text("utf-8") for path in (ROOT / "src/sendonce/engine").glob("*.py")}
     asking = {path.name for path, code in engine.items() if re.search(r"store\.(start\w*|settle|cancel)\(", code)}
 
-    assert moving_files(database_name) == {"orchestrator.sql"}
+    assert moving_files(database_name) == {"claims.sql", "settle.sql"}
     assert asking == {"orchestrator.py"}
 
 

@@ -23,7 +23,8 @@ from sendonce.engine.attempt import AttemptRunner, LookedUp
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.store.evidence import evidence_of
-from sendonce.store.sqlite import holding, orchestrating, settling
+from sendonce.store.sqlite import claims
+from sendonce.store.sqlite import settle as settling
 from sendonce.store.sqlite.connection import QUERIES, Transaction
 from sendonce.store.sqlite.store import SqliteStore
 from tests.simulation.scene import OUTAGES, SMALL, Profile
@@ -82,7 +83,7 @@ def sends_before_the_lease_is_committed() -> Patch:
         seen: list[Any] = []
 
         def peek(transaction: Transaction) -> None:
-            seen.append(orchestrating._start(transaction, *args))
+            seen.append(claims._start(transaction, *args))
             raise Undone
 
         async def commit() -> None:
@@ -112,7 +113,7 @@ def settles_without_a_fence() -> Patch:
         }
         return settling.settle(transaction, [_moved(each, *open_ones.get(_id(each), ())) for each in results])
 
-    return patch.object(orchestrating, "settle", settle)
+    return patch.object(claims, "settle", settle)
 
 
 def _id(result: Result) -> int:
@@ -185,7 +186,7 @@ def expires_in_two_transactions() -> Patch:
         transaction.connection.execute(
             "delete from sendonce_leases where id in (select value from json_each(?))", (ids,)
         )
-        return [Report(orchestrating.claim_of(row[:-1]), row[-1], LEASE_EXPIRED) for row in rows]
+        return [Report(claims.claim_of(row[:-1]), row[-1], LEASE_EXPIRED) for row in rows]
 
     async def expire(self: Any, limit: int, decide_all: Any) -> list[Result]:
         reports = await self._writer.run(take, limit)
@@ -236,13 +237,13 @@ def resumes_a_subscription_in_two_transactions() -> Patch:
 @fault("held_back_is_not_claimed", within=10)
 def sends_while_paused() -> Patch:
     """A claim does not look at the subscription."""
-    return patch.object(holding, "_HELD", ())
+    return patch.object(claims, "_HELD", ())
 
 
 @fault("claims_are_served", within=20)
 def claims_what_it_does_not_serve() -> Patch:
     """A claim does not look at what its worker can send."""
-    return patch.object(holding, "_lacked", lambda *args: None)
+    return patch.object(claims, "_lacked", lambda *args: None)
 
 
 @fault("everything_comes_to_an_end", within=20)
@@ -362,8 +363,8 @@ def loses_the_doubt_that_came_up_meanwhile() -> Patch:
 @fault("proven_is_not_sent", within=320)
 def sends_what_is_proven() -> Patch:
     """A late proof is kept, and not looked at."""
-    real = orchestrating.claim_of
-    return patch.object(orchestrating, "claim_of", lambda row: real(row)._replace(is_proven=False))
+    real = claims.claim_of
+    return patch.object(claims, "claim_of", lambda row: real(row)._replace(is_proven=False))
 
 
 @fault("breakers_wait_no_longer_than_they_may", within=10, profile=OUTAGES)

@@ -16,7 +16,7 @@ from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import LookUp, NotThere
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.sqlite import orchestrating
+from sendonce.store.sqlite import claims
 from sendonce.store.sqlite.connection import QUERIES
 from tests.simulation.run import virtual_time
 from tests.simulation.scene import Profile, Scene
@@ -124,7 +124,7 @@ def test_database_that_goes_back_doubles_nothing() -> None:
 
 def notices_nothing() -> AbstractContextManager[Any]:
     """A worker does not look whether its newest claim is still there."""
-    return patch.object(orchestrating, "refusal", lambda *args: None)
+    return patch.object(claims, "refusal", lambda *args: None)
 
 
 def asks_at_once() -> AbstractContextManager[Any]:

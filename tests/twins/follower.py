@@ -16,9 +16,9 @@ from psycopg import sql
 
 from sendonce.errors import NotAllowed
 from sendonce.store.ports import Started
+from sendonce.store.postgres.claims import PARK_LIMIT
 from sendonce.store.postgres.connection import OwnConnection
 from sendonce.store.postgres.migrate import migrate
-from sendonce.store.postgres.orchestrating import PARK_LIMIT
 from sendonce.store.postgres.store import PostgresStore
 from sendonce.store.sqlite.connection import moment, stamp
 from tests.simulation.database import NAMESPACE

@@ -211,6 +211,10 @@ async def look(store: PostgresStore) -> None:
         await store.deliveries(Filter(status=status, type="order.created", since=since))
     await store.deliveries(Filter(status=DeliveryState.PENDING, type="no.such"))
     await store.dead_letters(Filter(reason=ReasonClass.EXPIRED))
+    await store.dead_letters(Filter(include_cancelled=True))
+    await store.dead_letter_summary(Filter())
+    for look in (store.events, store.requests, store.deliveries, store.dead_letters):
+        await look(Filter(type="no.such", since=since, before=million.FINISHED))
     newest = (await store.deliveries(Filter(limit=1)))[0]
     token = provider_token(
         await store.namespace(), newest.tenant, newest.type, newest.key, newest.destination, newest.corrections

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.store.postgres import retaining
 from sendonce.store.upkeep import Stage
 from tests.given import HOLD, WORKER, given_event, given_lease, settle_with
 from tests.processes import SECONDS, until_async
@@ -56,7 +55,7 @@ async def test_retention_sees_what_was_opened_since_it_began(
     event_id = given_event(database, to="null:a")
     await settle_with(store, await given_lease(store), Delivered("n-1"))
     backdate(database, 40 * DAY)
-    halt = Halt(monkeypatch, retaining, "lock_events")
+    halt = Halt(monkeypatch, "lock_events")
 
     retaining_it = asyncio.ensure_future(other.retain(Stage.PAYLOADS, 0, limit=10, age=30 * DAY))
     await asyncio.wait_for(halt.reached.wait(), SECONDS)

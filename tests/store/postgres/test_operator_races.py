@@ -1,11 +1,11 @@
 """People, retention and erasures at the same time: each is halted between two of its own statements."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from types import ModuleType
 from typing import Any
 
+import psycopg
 import pytest
 
 from sendonce.admin.erase import erase
@@ -15,7 +15,7 @@ from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import REPLAY, REQUEUE
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
-from sendonce.store.postgres import bulk, correcting, reconciling
+from sendonce.store.postgres.connection import QUERIES
 from sendonce.store.upkeep import Person, Stage
 from tests.given import given_event, given_lease, settle_with
 from tests.processes import SECONDS, until_async
@@ -29,19 +29,19 @@ Other = Callable[[Store, int], Awaitable[object]]
 
 
 class Halt:
-    """Halts whoever comes to a query of a module, before it is asked."""
+    """Halts whoever comes first to a query, before it is asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.reached, self.go = asyncio.Event(), asyncio.Event()
-        real = module.fetch
+        real = psycopg.AsyncConnection.execute
 
-        async def fetch(connection: Any, query: str, values: Mapping[str, object]) -> Any:
-            if query == name:
+        async def execute(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
+            if query == QUERIES[name] and not self.reached.is_set():
                 self.reached.set()
                 await self.go.wait()
-            return await real(connection, query, values)
+            return await real(connection, query, *args, **options)
 
-        monkeypatch.setattr(module, "fetch", fetch)
+        monkeypatch.setattr(psycopg.AsyncConnection, "execute", execute)
 
 
 async def given_letter(database: PostgresDatabase, store: Store, to: str = "null:ada") -> int:
@@ -83,7 +83,7 @@ async def test_correction_to_another_address_keeps_its_content_from_an_erasure_o
 ) -> None:
     other = await database.open()
     letter_id = await given_letter(database, store)
-    halt = Halt(monkeypatch, correcting, "add_correction")
+    halt = Halt(monkeypatch, "add_correction")
 
     correction = store.correct(letter_id, content=None, destination="null:bob", operator="ada", reason="typo")
     await meanwhile(database, correction, halt, erase_ada(other, letter_id))
@@ -100,7 +100,7 @@ async def test_replay_by_filter_keeps_its_content_from_retention(
     await settle_with(store, await given_lease(store), Delivered("n-1"))
     backdate(database, 40 * DAY)
     operation = await begun(store, REPLAY, Filter(even_if_sent=True))
-    halt = Halt(monkeypatch, bulk, "open_generations")
+    halt = Halt(monkeypatch, "open_generations")
 
     await meanwhile(database, step(store, operation), halt, other.retain(Stage.PAYLOADS, 0, limit=10, age=30 * DAY))
 
@@ -116,7 +116,7 @@ async def test_requeue_or_replay_by_filter_and_a_discard_have_one_winner(
     other = await database.open()
     letter_id = await given_letter(database, store)
     operation = await begun(store, kind)
-    halt = Halt(monkeypatch, bulk, place)
+    halt = Halt(monkeypatch, place)
 
     await meanwhile(database, step(store, operation), halt, discard(other, letter_id))
 
@@ -132,7 +132,7 @@ async def test_attestation_waits_for_nobody_who_waits_for_it(
 ) -> None:
     other = await database.open()
     letter_id = await given_letter(database, store)
-    halt = Halt(monkeypatch, reconciling, place)
+    halt = Halt(monkeypatch, place)
 
     attested = store.attest([letter_id], operator="ada", reason="seen")
     answers = await meanwhile(database, attested, halt, act(other, letter_id))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sendonce.store.postgres import orchestrating
+from sendonce.store.postgres import claims
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import HOLD, WORKER, given_due_deliveries, given_due_delivery, later
 from tests.store.databases import Database
@@ -16,7 +16,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(orchestrating, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(claims, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 async def claimed(store: PostgresStore, limit: int) -> list[int]:
@@ -32,9 +32,9 @@ async def test_event_committed_behind_the_mark_is_found_by_the_next_full_look(
     assert await claimed(store, 2) == backlog[:2]
     early = given_due_delivery(database, deliver_at=later(database, -timedelta(hours=1)))
 
-    clock.now += orchestrating.FULL_SCAN_SECONDS / 2
+    clock.now += claims.FULL_SCAN_SECONDS / 2
     before = await claimed(store, 1)
-    clock.now += orchestrating.FULL_SCAN_SECONDS / 2
+    clock.now += claims.FULL_SCAN_SECONDS / 2
     at = await claimed(store, 1)
 
     assert (before, at) == ([backlog[2]], [early])
@@ -62,7 +62,7 @@ async def test_workers_with_their_own_marks_claim_everything_once(
     found: list[int] = []
     for turn in range(12):
         found += await claimed((store, other)[turn % 2], 2)
-        clock.now += orchestrating.FULL_SCAN_SECONDS / 3
+        clock.now += claims.FULL_SCAN_SECONDS / 3
     await other.close()
 
     assert sorted(found) == wanted

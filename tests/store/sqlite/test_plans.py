@@ -49,7 +49,7 @@ MEANT = {
     "request_rows": "SEARCH r USING PRIMARY KEY (request_id=?)",
     "open_dead_letter_window": "SEARCH sendonce_dead_letters USING INDEX sendonce_dead_letters_open (created_at<?)",
 }
-EXPLAINED = sorted(QUERIES.keys() - {"make_results"})
+EXPLAINED = sorted({name for name, text in QUERIES.items() if text} - {"make_results"})
 
 
 @pytest.fixture(params=["no statistics", "few rows", "many rows"])

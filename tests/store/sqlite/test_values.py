@@ -4,7 +4,7 @@ import pytest
 
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.outcomes import Delivered, Failed
-from sendonce.store.sqlite import settling
+from sendonce.store.sqlite import settle
 from sendonce.store.sqlite.store import SqliteStore
 from tests.given import given_due_deliveries, given_lease, result
 from tests.store.databases import SqliteDatabase
@@ -13,7 +13,7 @@ from tests.store.databases import SqliteDatabase
 @pytest.fixture
 def unclean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts go to the database as they came."""
-    monkeypatch.setattr(settling, "clean", lambda text, limit: text)
+    monkeypatch.setattr(settle, "clean", lambda text, limit: text)
 
 
 @pytest.mark.usefixtures("unclean")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.store.postgres.connection import Connection, Connections, fetch
-from sendonce.store.postgres.orchestrating import settle_on
+from sendonce.store.postgres.settle import settle_on
 
 _WIDTH = len(Claim._fields)
 ROLL_UP = 10_000

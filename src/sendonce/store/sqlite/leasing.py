@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.outcomes import LEASE_EXPIRED
 from sendonce.store.filters import LAST
+from sendonce.store.sqlite.claims import claim_of
 from sendonce.store.sqlite.connection import OwnConnection, Transaction
-from sendonce.store.sqlite.orchestrating import claim_of
-from sendonce.store.sqlite.settling import settle
+from sendonce.store.sqlite.settle import settle
 
 _WIDTH = len(Claim._fields)
 

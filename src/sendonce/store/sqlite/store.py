@@ -7,21 +7,20 @@ from typing import Self, TypeVar
 from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
 from sendonce.store.sqlite.bulk import Bulk
+from sendonce.store.sqlite.claims import Claims
 from sendonce.store.sqlite.connection import MEMORY, PACKAGE, Clock, OwnConnection, Transaction, parse_url, system_clock
 from sendonce.store.sqlite.correcting import Correcting
 from sendonce.store.sqlite.doctor import Verifying
 from sendonce.store.sqlite.leasing import Leasing
 from sendonce.store.sqlite.migrate import apply_missing, schema_version
 from sendonce.store.sqlite.operating import Operating
-from sendonce.store.sqlite.orchestrating import Orchestrating
-from sendonce.store.sqlite.reconciling import Reconciling
 from sendonce.store.verbs import On, Verbs
 
 Answer = TypeVar("Answer")
 
 
 class SqliteStore(
-    Orchestrating, Reconciling, Bulk, Correcting, Leasing, Operating,
+    Claims, Bulk, Correcting, Leasing, Operating,
     Verifying, Verbs,
 ):  # fmt: skip
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""

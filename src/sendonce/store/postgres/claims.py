@@ -1,4 +1,4 @@
-"""start, settle and cancel: the only statements that change a delivery's state."""
+"""Claims: what may be sent now is leased, what may not is parked. Written for this database: hot, and its own shape."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,12 @@ from sendonce.errors import StoreBusy
 from sendonce.sql.queries import array
 from sendonce.store import leases
 from sendonce.store.bulk import OperationRow
-from sendonce.store.evidence import Seen, evidence_of, intent_of
 from sendonce.store.losses import fence_values
 from sendonce.store.ports import Started
 from sendonce.store.postgres.bulk import take_step
-from sendonce.store.postgres.columns import columns_of
 from sendonce.store.postgres.connection import BadValue, Connection, Connections, OwnConnection, fetch
 from sendonce.store.postgres.journal import log_operation
+from sendonce.store.postgres.settle import settle_on
 from sendonce.store.records import Acted
 
 PARK_LIMIT = 2000
@@ -37,7 +36,7 @@ class Claimed(NamedTuple):
     refused: Refusal | None
 
 
-class Orchestrating(Connections):
+class Claims(Connections):
     """Two lanes, so that the next claim goes on while the last results settle."""
 
     def __init__(self, where: str | OwnConnection, *, writes: bool = False) -> None:
@@ -82,6 +81,25 @@ class Orchestrating(Connections):
         claims = claimed.lease.claims if claimed.lease else ()
         return Started(claimed.lease, await self._park_all(limits.after(claims), list(quotas), claimed.lease))
 
+    async def start_doubtful(
+        self,
+        worker_id: int,
+        limit: int,
+        hold: timedelta,
+        *,
+        after: int,
+        served: Served | None = None,
+        fence: Fence = NO_FENCE,
+    ) -> Started:
+        """See OrchestratorStore."""
+        while True:
+            values, limits = {"limit": limit, "after": after}, Limits(served=served)
+            claimed = await self._claim("start_doubtful", values, worker_id, hold, limits, fence)
+            if claimed.lease is not None or not claimed.held:
+                return Started(claimed.lease, refused=claimed.refused)
+            # All of these are stopped, paused or not served here; there may be others behind them.
+            after = claimed.until[1]
+
     async def park_unserved(self, room: str, served: Served) -> int:
         """See OrchestratorStore."""
         return await self._park(Limits(served=served), room)
@@ -95,7 +113,7 @@ class Orchestrating(Connections):
 
     async def _claim(
         self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits, fence: Fence
-    ) -> "Claimed":
+    ) -> Claimed:
         """Run one of the claiming statements, which share their columns and these parameters."""
         shared = {"worker_id": worker_id, "hold": hold.total_seconds(), "lease_id": leases.new_id()}
         rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **fence_values(fence), **values})
@@ -190,49 +208,3 @@ def served_values(served: Served | None) -> dict[str, object]:
 
 async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:
     return len(await fetch(connection, "cancel", {"delivery_ids": list(ids), "reason": operation.reason}))
-
-
-async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:
-    """Write results on this connection, in the transaction it may be in; what became of each."""
-    first: dict[tuple[int, int, int], int] = {}
-    for place, (report, _) in enumerate(results):
-        first.setdefault((report.claim.delivery_id, report.claim.attempt, report.lease_id), place)
-    distinct = results if len(first) == len(results) else [results[place] for place in first.values()]
-    count, keys = (await fetch(connection, "settle", columns_of(distinct, bare=bare)))[0]
-    if count == len(results):
-        return [Verdict.APPLIED] * len(results)
-    written = set(first) if count == len(first) else {tuple(key) for key in keys or ()}
-    applied = {place for key, place in first.items() if key in written}
-    rest = [result for place, result in enumerate(results) if place not in applied]
-    async with connection.transaction():
-        judged = iter(await _judge(connection, rest))
-    return [Verdict.APPLIED if place in applied else next(judged) for place in range(len(results))]
-
-
-async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verdict]:
-    """Tell the same result again from a late one, and keep a late one as evidence."""
-    values = {
-        "delivery_ids": [result.report.claim.delivery_id for result in results],
-        "attempts": [result.report.claim.attempt for result in results],
-    }
-    seen = {(row[0], row[1]): Seen._make(row[2:]) for row in await fetch(connection, "judge", values)}
-    verdicts = []
-    for result in results:
-        claim, lease_id, outcome = result.report[:3]
-        evidence = evidence_of(result.report, seen.get((claim.delivery_id, claim.attempt)))
-        verdicts.append(evidence.verdict)
-        if evidence.verdict is not Verdict.LATE:
-            continue
-        proof = intent_of(claim) | {"notification_id": evidence.notification_id}
-        proven = evidence.is_proof and await fetch(connection, "prove", proof)
-        finding = {
-            "delivery_id": proven[0][0] if proven else claim.delivery_id,
-            "notification_id": evidence.notification_id,
-            "attempt": claim.attempt,
-            "kind": "late_proof" if proven else "late_result",
-            "outcome": type(outcome).__name__,
-            "error_code": evidence.error_code,
-            "details": f"reported under lease {lease_id} when the delivery was {evidence.state}",
-        }
-        await fetch(connection, "find", finding)
-    return verdicts
