@@ -149,7 +149,6 @@ class System:
             "update sendonce_deliveries set next_attempt_at = created_at where next_attempt_at > updated_at"
         )
         if "not_before" in self.database.rows("deliveries")[0]:
-            self.database.execute(
-                "update sendonce_deliveries set not_before = null where not_before > created_at and status = 'PendingRetry'"
-            )
+            waiting = "status = 'PendingRetry' and not_before is not null"
+            self.database.execute(f"update sendonce_deliveries set not_before = null where {waiting}")
         self.scene.until_closed()

@@ -24,7 +24,7 @@ from sendonce.sql.drivers import (
     async_driver,
     sync_driver,
 )
-from sendonce.sql.statements import Database, Statements
+from sendonce.sql.queries import Database, Statements
 
 T = TypeVar("T")
 Given = ParamSpec("Given")

@@ -10,8 +10,7 @@ from importlib.resources import files
 
 from sendonce.domain.messages import Name, check_result
 from sendonce.errors import NotAllowed, StoreBusy
-from sendonce.sql.queries import array, split
-from sendonce.sql.statements import Database, Statement, Statements, Value
+from sendonce.sql.queries import Database, Statement, Statements, Value, array, split
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
