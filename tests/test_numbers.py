@@ -12,10 +12,8 @@ from sendonce.domain.durations import parse_duration
 from sendonce.domain.policies import DEFAULT_POLICY, next_delay
 from sendonce.engine import (
     alerts,
-    backoff,
+    background,
     breakers,
-    door,
-    gauges,
     health,
     lease_keeper,
     metrics_server,
@@ -67,10 +65,10 @@ def test_audit_looks_back_over_transactions_longer_than_any_of_ours() -> None:
 
 def test_worker_says_that_it_is_there_several_times_before_it_is_taken_for_dead() -> None:
     assert records.ALIVE.total_seconds() > 5 * lease_keeper.BEAT_SECONDS
-    assert records.ALIVE.total_seconds() > lease_keeper.BEAT_SECONDS + 2 * backoff.LONGEST_SECONDS
+    assert records.ALIVE.total_seconds() > lease_keeper.BEAT_SECONDS + 2 * background.LONGEST_SECONDS
     # Who serves the gauges stops before another one begins, and they are read several times before they are stale.
-    assert records.ALIVE.total_seconds() > gauges.CONFIRMED_SECONDS
-    assert gauges.STALE_SECONDS >= 3 * gauges.READ_SECONDS
+    assert records.ALIVE.total_seconds() > metrics_server.CONFIRMED_SECONDS
+    assert metrics_server.STALE_SECONDS >= 3 * metrics_server.READ_SECONDS
 
 
 def test_lease_of_a_dead_worker_is_taken_over_within_seconds() -> None:
@@ -79,14 +77,14 @@ def test_lease_of_a_dead_worker_is_taken_over_within_seconds() -> None:
 
 
 def test_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
-    assert health.STUCK_SECONDS > postgres_connection.CALL_SECONDS + backoff.LONGEST_SECONDS
-    assert health.STUCK_SECONDS > sqlite_connection.BUSY_SECONDS + backoff.LONGEST_SECONDS
-    assert backoff.FIRST_SECONDS < backoff.LONGEST_SECONDS < records.ALIVE.total_seconds()
+    assert health.STUCK_SECONDS > postgres_connection.CALL_SECONDS + background.LONGEST_SECONDS
+    assert health.STUCK_SECONDS > sqlite_connection.BUSY_SECONDS + background.LONGEST_SECONDS
+    assert background.FIRST_SECONDS < background.LONGEST_SECONDS < records.ALIVE.total_seconds()
 
 
 def test_probe_has_its_answer_before_whoever_asks_gives_up() -> None:
     assert metrics_server.LOOK_SECONDS < PROBE_SECONDS
-    assert metrics_server.LOOK_SECONDS < door.VISIT_SECONDS
+    assert metrics_server.LOOK_SECONDS < metrics_server.VISIT_SECONDS
 
 
 def test_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:
@@ -141,7 +139,7 @@ def test_turn_of_retention_outlasts_its_longest_step() -> None:
 
 def test_alert_does_not_flicker_at_its_edge() -> None:
     assert 0.5 < alerts.CALM < 1
-    assert timedelta(seconds=gauges.READ_SECONDS) < alerts.LINGER
+    assert timedelta(seconds=metrics_server.READ_SECONDS) < alerts.LINGER
 
 
 def test_signature_is_good_for_longer_than_a_send_and_not_for_a_replay_next_day() -> None:

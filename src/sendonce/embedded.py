@@ -16,9 +16,9 @@ from sendonce.compose import check_url, open_doorbell, open_store
 from sendonce.config.channels import channels_of
 from sendonce.config.load import Settings, find, load
 from sendonce.engine import daemon
-from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.daemon import Parts
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import SendonceError
 from sendonce.observability import logs
 from sendonce.observability.facts import Begun, Emit, Fact, WorkerFailed

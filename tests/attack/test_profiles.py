@@ -13,7 +13,7 @@ from sendonce.channels.registry import Channels, builtin
 from sendonce.domain.destinations import normalise
 from sendonce.domain.outcomes import Delivered, Outcome, Refused
 from sendonce.engine.attempt import AttemptRunner
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
 from sendonce.errors import BadDestination
 from tests.channels.sending import Seen, message_to
 from tests.channels.troubles import HOST, raw_server

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from sendonce.admin.subscriptions import check_headers
 from sendonce.channels.http.headers import is_allowed
 from sendonce.channels.protocol import Credentials
-from sendonce.engine.credentials import CredentialsCache
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import ConfigError
 from sendonce.sealing import SecretBox, new_key
 from sendonce.signing import key_of, new_secret

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine.held_leases import lease_time
+from sendonce.engine.lease_keeper import lease_time
 from tests.conformance.scene import Scene
 from tests.crash.clocks import MovedClock
 from tests.crash.report import Report
@@ -65,7 +65,7 @@ def settle(scene: Scene, title: str, begun: float) -> Report:
 def test_clock_is_moved_and_that_of_the_leases_is_not(tmp_path: Path) -> None:
     clock = MovedClock(tmp_path / "clock", HOUR)
     say = (
-        "import sys, time; from sendonce.engine.held_leases import lease_time as t;"
+        "import sys, time; from sendonce.engine.lease_keeper import lease_time as t;"
         " print(time.time(), t(), file=sys.stderr)"
     )
 

@@ -17,7 +17,7 @@ from sendonce.compose import migrate, open_connection, open_store
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
 from sendonce.engine.attempt import AttemptRunner
-from sendonce.engine.credentials import CredentialsCache
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.outbox.outbox import Outbox
 from sendonce.sealing import SecretBox, new_key
 from sendonce.signing import new_secret

@@ -9,8 +9,7 @@ from sendonce.domain.outcomes import (
 )
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempt import CredentialStore
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.engine.reconciler import Asked, Reconciled, Reconciler
 from sendonce.store.ports import Store
 from sendonce.store.records import DeliveryRow

@@ -13,9 +13,9 @@ from sendonce.domain.outcomes import LookUp, Outcome
 from sendonce.domain.policies import Policy
 from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.held_leases import HeldLeases
+from sendonce.engine.lease_keeper import HeldLeases
 from sendonce.engine.memory import Memory
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability.facts import Fact, Stopped
 from sendonce.outbox.entries import Draft

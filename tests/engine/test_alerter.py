@@ -12,10 +12,8 @@ from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused
-from sendonce.engine.alert_transports import AlertTransport, Notice, transports_of
-from sendonce.engine.alerter import TRIES, Alerter
+from sendonce.engine.alerter import TRIES, Alerter, AlertTransport, Notice, OwnFaults, transports_of
 from sendonce.engine.alerts import AlertSettings
-from sendonce.engine.own_faults import OwnFaults
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observability.facts import Alerted, AlertFailed, Fact
 from sendonce.observability.logs import worded
@@ -460,7 +458,7 @@ def test_alerts_are_warnings_in_the_log() -> None:
 
 
 async def test_sink_gives_up_on_a_channel_that_does_not_know_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sendonce.engine.alert_transports.SECONDS", -0.9)
+    monkeypatch.setattr("sendonce.engine.alerter.SECONDS", -0.9)
     sink = AlertTransport("webhook", WEBHOOK, Told(never), "namespace")
     failure = await sink.tell(Notice(name="a", message="b", is_over=False, at=NOW), 1)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine.alerts import AlertSettings, Change, Clear, Raise, judge
-from sendonce.engine.own_faults import Met
+from sendonce.engine.alerts import AlertSettings, Change, Clear, Met, Raise, judge
 from sendonce.errors import ConfigError
 from sendonce.store.records import READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
 

@@ -21,7 +21,7 @@ from sendonce.domain.outcomes import (
     Refused,
 )
 from sendonce.domain.policies import Policy
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
 from sendonce.store.ports import Store
 from tests.engine import rig
 from tests.engine.reconciling import AT_ONCE, LATER, NO_TRIGGERS, given_completed, row_of

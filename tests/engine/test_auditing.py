@@ -15,11 +15,11 @@ from sendonce.config.load import load
 from sendonce.domain.outcomes import Delivered, Found, NotThere
 from sendonce.domain.policies import Policy
 from sendonce.embedded import parts_of
-from sendonce.engine import auditing, daemon
+from sendonce.engine import audits, daemon
 from sendonce.engine.alerter import Alerter
 from sendonce.engine.alerts import AlertSettings
-from sendonce.engine.auditing import HOLD, Auditing, AuditSettings
-from sendonce.engine.policies import Policies
+from sendonce.engine.audits import HOLD, Auditing, AuditSettings
+from sendonce.engine.orchestrator import Policies
 from sendonce.errors import ConfigError, StoreBusy, StoreError
 from sendonce.observability.facts import Alerted, Audited, AuditFailed, Fact
 from sendonce.store.ports import Store
@@ -142,7 +142,7 @@ async def test_worker_does_it_when_the_settings_say_so(
     await given_completed(database, store)
     path = tmp_path / "sendonce.toml"
     path.write_text('[reconcile]\naudit_every = "1h"\n\n[policy]\ndoubt_wait = "0s"\n')
-    monkeypatch.setattr(auditing, "FIRST_LOOK", timedelta(0))
+    monkeypatch.setattr(audits, "FIRST_LOOK", timedelta(0))
     channels = serving(rig.Asked(Delivered("n"), answers=[NotThere()] * 3))
     settings = replace(load(path, {}), database=url_of(database))
     facts: list[Fact] = []

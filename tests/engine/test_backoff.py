@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine import backoff as module
-from sendonce.engine.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from sendonce.engine import background as module
+from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from sendonce.engine.config import WorkerConfig
 from sendonce.errors import ConfigError, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact

@@ -11,9 +11,9 @@ from sendonce.admin.subscriptions import Secrets
 from sendonce.channels.protocol import Credentials
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered
-from sendonce.engine import credentials as credentials_module
+from sendonce.engine import subscriptions as credentials_module
 from sendonce.engine.attempt import AttemptRunner
-from sendonce.engine.credentials import CredentialsCache
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.sealing import SecretBox, Use, new_key
 from sendonce.signing import key_of, new_secret

@@ -10,8 +10,8 @@ import pytest
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Failed, Refused, Unknown
 from sendonce.domain.serving import Served
-from sendonce.engine import gauges as module
-from sendonce.engine.gauges import Gauges
+from sendonce.engine import metrics_server as module
+from sendonce.engine.metrics_server import Gauges
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import Fact, MetricsFailed
 from sendonce.observability.metrics import CAUSES, OF_THE_DATABASE, exposition

@@ -2,7 +2,7 @@
 
 from sendonce.domain.attempts import Result
 from sendonce.domain.outcomes import Outcome, Refused
-from sendonce.engine.gone import REASON, DisableGoneSubscriptions
+from sendonce.engine.subscriptions import GONE_REASON, DisableGoneSubscriptions
 from sendonce.observability.facts import Disabled, Fact
 from sendonce.store.ports import Store
 from tests.given import HOLD, given_event, given_lease, result
@@ -42,8 +42,8 @@ async def test_subscription_whose_receiver_is_gone_is_disabled_and_what_follows_
     gone.note(await settled(database, store, GONE, amount=3))
     await gone.apply()
 
-    assert await state_of(store, id) == ("disabled", REASON)
-    assert facts == [Disabled(subscription_id=id, reason=REASON)]
+    assert await state_of(store, id) == ("disabled", GONE_REASON)
+    assert facts == [Disabled(subscription_id=id, reason=GONE_REASON)]
     given_event(database)
     assert (await store.start(1, 10, HOLD)).lease is None
     assert (await store.status()).parked == 1

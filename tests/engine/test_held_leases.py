@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sendonce.engine.held_leases import HeldLease, HeldLeases, lease_time
+from sendonce.engine.lease_keeper import HeldLease, HeldLeases, lease_time
 
 
 def test_lease_is_done_when_all_its_attempts_are_settled() -> None:

@@ -13,8 +13,7 @@ from sendonce.domain.attempts import Report, Result, Witness
 from sendonce.domain.decide import complete
 from sendonce.domain.outcomes import Unknown
 from sendonce.engine import lease_keeper as keeper_module
-from sendonce.engine.held_leases import HeldLeases, lease_time
-from sendonce.engine.lease_keeper import LeaseKeeper
+from sendonce.engine.lease_keeper import HeldLeases, LeaseKeeper, lease_time
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Expired, Fact, LeasesLost
 from sendonce.store.ports import LeaseStore, Store

@@ -11,7 +11,7 @@ import pytest
 
 from sendonce.domain.attempts import Lease
 from sendonce.domain.outcomes import Delivered, Found, NotThere
-from sendonce.engine.instance import check_instance
+from sendonce.engine.config import check_instance
 from sendonce.engine.memory import Memory
 from sendonce.errors import ConfigError
 from sendonce.observability.facts import CommitsLost, OtherInstance

@@ -9,7 +9,7 @@ from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Lease
 from sendonce.domain.outcomes import Delivered, Failed, Fault
 from sendonce.domain.serving import Served
-from sendonce.engine import parking, unserved
+from sendonce.engine import parking
 from sendonce.engine.memory import Memory
 from sendonce.observability.facts import CommitsLost, NotServed
 from sendonce.store.ports import Store
@@ -128,7 +128,7 @@ async def test_busy_worker_comes_to_the_end_of_a_long_room_and_to_every_room(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims many times between two looks at the rooms."""
-    monkeypatch.setattr(unserved, "STEP", 1)
+    monkeypatch.setattr(parking, "STEP", 1)
     monkeypatch.setattr(parking, "LOOK_SECONDS", 0.1)
     given_many(database, 3, to="fax:1")
     soon = later(database, timedelta(hours=1))
@@ -188,8 +188,8 @@ async def test_parked_queues_are_tended_one_at_a_time_in_turn() -> None:
             return 0
 
     rooms = [Room(name=name, waiting=1) for name in ("channel:a", "channel:b", "rate:7")]
-    each = unserved.Unserved(Tending(), lambda _: None)  # type: ignore[arg-type]
+    each = parking.Unserved(Tending(), lambda _: None)  # type: ignore[arg-type]
     for _ in range(6):
         await each.tend(rooms, Served(["mail"]))
 
-    assert tended == [("a", 0), ("b", 0), ("rate:7", 0), ("a", 0), ("b", unserved.STEP), ("rate:7", 0)]
+    assert tended == [("a", 0), ("b", 0), ("rate:7", 0), ("a", 0), ("b", parking.STEP), ("rate:7", 0)]

@@ -13,8 +13,7 @@ from sendonce.domain.decide import Decision, complete
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, NotThere, Outcome, Unknown
 from sendonce.domain.policies import Policy
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.errors import ConfigError
 from sendonce.store.ports import OrchestratorStore
 from tests.domain.values import a_claim

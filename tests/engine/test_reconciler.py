@@ -23,8 +23,7 @@ from sendonce.domain.outcomes import (
 )
 from sendonce.domain.policies import Policy
 from sendonce.engine import reconciler as engine_reconciler
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.engine.reconciler import Answer, Asked
 from sendonce.store.ports import Store
 from tests.engine import rig

@@ -13,12 +13,12 @@ import pytest
 from sendonce.domain.attempts import Report
 from sendonce.domain.outcomes import Deferred, Delivered, Fault, Outcome, Unknown
 from sendonce.domain.policies import Policy
-from sendonce.engine import held_leases
+from sendonce.engine import lease_keeper
 from sendonce.engine import send_pool as sender_module
 from sendonce.engine.attempt import AttemptRunner
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.held_leases import HeldLease
-from sendonce.engine.policies import Policies
+from sendonce.engine.lease_keeper import HeldLease
+from sendonce.engine.orchestrator import Policies
 from sendonce.engine.send_pool import SendPool
 from tests.domain.values import a_claim
 from tests.engine.rig import QUICK, Told, never, once, serving
@@ -44,7 +44,7 @@ class Sending:
         self._numbers += amount
         ids = range(first, self._numbers + 1)
         claims = tuple(a_claim(delivery_id=id, destination="test:a", address="test:a") for id in ids)
-        lease = HeldLease(first, held_leases.lease_time() + lease_seconds, amount)
+        lease = HeldLease(first, lease_keeper.lease_time() + lease_seconds, amount)
         self.sender.take(lease, claims)
         return lease
 
@@ -69,8 +69,8 @@ async def sending(
 @pytest.fixture
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the leases."""
-    now = held_leases.lease_time()
-    monkeypatch.setattr(held_leases, "lease_time", lambda: now)
+    now = lease_keeper.lease_time()
+    monkeypatch.setattr(lease_keeper, "lease_time", lambda: now)
 
 
 def timeout(seconds: float) -> Policy:
@@ -189,7 +189,7 @@ async def test_shortest_lease_is_long_enough_to_send() -> None:
 async def test_lease_that_is_lost_is_not_used() -> None:
     channel = Told(Delivered())
     async with sending(channel, concurrency=2) as made:
-        lease = HeldLease(1, held_leases.lease_time() + 300, 1)
+        lease = HeldLease(1, lease_keeper.lease_time() + 300, 1)
         lease.good_until = 0.0
         made.sender.take(lease, (a_claim(delivery_id=1, destination="test:a", address="test:a"),))
         [outcome] = await made.reported(1)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.engine import backoff
+from sendonce.engine import background
 from sendonce.engine import worker as worker_module
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import DatabaseLost, Stopped, Stopping
@@ -104,7 +104,7 @@ async def test_worker_that_is_idle_stops_at_once(sqlite_store: Store) -> None:
 
 
 async def test_worker_stops_while_the_database_is_away(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_SECONDS", 3600.0)
+    monkeypatch.setattr(background, "FIRST_SECONDS", 3600.0)
     broken, store = faulty(sqlite_store)
     broken.before["start"] = [StoreBusy("away")] * 1000
 

@@ -9,11 +9,10 @@ from sendonce.domain.policies import Policy
 from sendonce.engine.background import background
 from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.credentials import CredentialsCache
 from sendonce.engine.memory import Memory
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.engine.reconciler import Reconciler
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Fact

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from sendonce.channels.registry import Channels
 from sendonce.config.channels import channels_of
 from sendonce.config.load import Settings
-from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.instance import check_instance
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.config import check_instance
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.engine.reconciler import CONCURRENCY, Asked, Reconciled, Reconciler
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.store.ports import Store
 
 

@@ -9,7 +9,7 @@ from sendonce.admin.explain.snapshot import attempt_for_tenant, dead_letter_for_
 from sendonce.admin.scoped import Scoped
 from sendonce.admin.session import sync
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.engine.gone import REASON as GONE
+from sendonce.engine.subscriptions import GONE_REASON
 from sendonce.errors import NotAllowed
 from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 
@@ -204,7 +204,7 @@ class TenantAdmin(Scoped[TenantEvent, TenantDelivery, TenantAttempt, TenantDeadL
             types=row.types,
             destination=row.destination,
             state=row.state,
-            state_reason=GONE if row.state == "disabled" else None,
+            state_reason=GONE_REASON if row.state == "disabled" else None,
             policy=row.policy,
             rate=row.rate,
             description=row.description,

@@ -109,7 +109,7 @@ def _check(settings: "Settings") -> None:
     import asyncio
 
     from sendonce.embedded import doorbell_of
-    from sendonce.engine.alert_transports import transports_of
+    from sendonce.engine.alerter import transports_of
 
     channels = channels_for(settings)
     try:

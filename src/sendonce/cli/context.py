@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sendonce.channels.registry import Channels
     from sendonce.config.load import Settings
     from sendonce.config.types import Setting
-    from sendonce.engine.credentials import CredentialsCache
-    from sendonce.engine.policies import Policies
+    from sendonce.engine.orchestrator import Policies
+    from sendonce.engine.subscriptions import CredentialsCache
     from sendonce.sealing import SecretBox
     from sendonce.store.ports import Store
 
@@ -98,8 +98,8 @@ class Means:
 
 
 def _means(store: "Store", settings: "Settings", channels: "Channels") -> Means:
-    from sendonce.engine.credentials import CredentialsCache
-    from sendonce.engine.policies import Policies
+    from sendonce.engine.orchestrator import Policies
+    from sendonce.engine.subscriptions import CredentialsCache
 
     return Means(
         store=store,

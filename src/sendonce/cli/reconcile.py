@@ -150,7 +150,7 @@ async def _ask(means: "Means", on_asked: "Callable[[Asked], None]") -> "tuple[Re
     import socket
 
     from sendonce import __version__
-    from sendonce.engine.instance import check_instance
+    from sendonce.engine.config import check_instance
     from sendonce.engine.orchestrator import Orchestrator
     from sendonce.engine.reconciler import CONCURRENCY, Reconciler
 
@@ -185,7 +185,7 @@ def _reconciled_lines(done: "Reconciled", in_doubt: int) -> Iterator[str]:
 
 async def _audit(means: "Means", args: argparse.Namespace) -> "Report":
     from sendonce.admin import audit
-    from sendonce.engine.instance import check_instance
+    from sendonce.engine.config import check_instance
 
     await check_instance(means.store, means.instance)
     repair = None

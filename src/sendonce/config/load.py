@@ -16,7 +16,7 @@ from sendonce.config.types import NEVER
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
-from sendonce.engine.auditing import AuditSettings
+from sendonce.engine.audits import AuditSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
 from sendonce.engine.retention import RetentionSettings
 from sendonce.errors import ConfigError

@@ -10,7 +10,7 @@ _database = partial(Setting, table="database")
 _worker = partial(Setting, table="worker", part="sendonce.engine.config:WorkerConfig")
 _policy = partial(Setting, table="policy", part="sendonce.domain.policies:Policy")
 _retention = partial(Setting, table="retention", part="sendonce.engine.retention:RetentionSettings")
-_reconcile = partial(Setting, table="reconcile", part="sendonce.engine.auditing:AuditSettings")
+_reconcile = partial(Setting, table="reconcile", part="sendonce.engine.audits:AuditSettings")
 _log = partial(Setting, table="log", part="sendonce.observability.logs:LogSettings")
 _alerts = partial(Setting, table="alerts", part="sendonce.engine.alerts:AlertSettings")
 

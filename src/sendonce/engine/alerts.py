@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 from sendonce.domain.durations import format_duration, spell_duration
 from sendonce.domain.serving import shown
-from sendonce.engine.own_faults import Met
 from sendonce.errors import ConfigError
 from sendonce.store.records import READING_CAP, AlertRow, Readings
 
@@ -72,6 +71,14 @@ class AlertSettings:
                 raise ConfigError(f"{name} must be between 0 (off) and {READING_CAP}")
         if self.webhook_secret is not None and self.webhook is None:
             raise ConfigError("secret signs the webhook, and there is none")
+
+
+class Met(NamedTuple):
+    """How often a fault was met, and where last: a subscription or a place; anywhere (None) for a channel that is
+    missing."""
+
+    times: int
+    met_at: str | None
 
 
 class Raise(NamedTuple):

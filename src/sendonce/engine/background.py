@@ -1,10 +1,13 @@
-"""Loops beside the work: run and ended together, and none of them can stop the worker."""
+"""Loops beside the work, which no trouble stops, and waiting for a database that cannot answer now."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
-from sendonce.errors import SendonceError, StoreBusy
+from sendonce.errors import SendonceError, ServerReadOnly, StoreBusy
+from sendonce.observability.facts import DatabaseBack, DatabaseLost, Emit
 
 
 @asynccontextmanager
@@ -39,3 +42,63 @@ class Troubles:
             self._last = trouble
         else:
             self._last = ""
+
+
+FIRST_SECONDS = 0.1
+LONGEST_SECONDS = 3.0
+
+
+class Outage:
+    """What one part of a worker says of it: once that the database is lost, once that it is there and only reads, and
+    when it is back."""
+
+    def __init__(self, part: str, emit: Emit) -> None:
+        self._part = part
+        self._emit = emit
+        self._lost_at: float | None = None
+        self._only_reads = False
+
+    def met(self, error: StoreBusy) -> None:
+        """It did not answer, or not as it must."""
+        is_new = self._lost_at is None or (isinstance(error, ServerReadOnly) and not self._only_reads)
+        self._lost_at = self._lost_at or time.monotonic()
+        self._only_reads |= isinstance(error, ServerReadOnly)
+        if is_new:
+            self._emit(DatabaseLost(part=self._part, reason=str(error)))
+
+    @property
+    def is_on(self) -> bool:
+        return self._lost_at is not None
+
+    def over(self) -> None:
+        """It has answered."""
+        if self._lost_at is None:
+            return
+        self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
+        self._lost_at, self._only_reads = None, False
+
+
+class Backoff:
+    def __init__(self, part: str, emit: Emit) -> None:
+        self._outage = Outage(part, emit)
+        self._pause = FIRST_SECONDS
+
+    async def wait(self, error: StoreBusy, stop: asyncio.Event | None) -> None:
+        """Wait before the next try, or until `stop` is set."""
+        self._outage.met(error)
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_SECONDS)
+        try:
+            async with asyncio.timeout(pause):
+                await (stop or asyncio.Event()).wait()
+        except TimeoutError:
+            return
+
+    @property
+    def is_needed(self) -> bool:
+        """It has not answered since it was away."""
+        return self._outage.is_on
+
+    def calm(self) -> None:
+        """It has answered."""
+        self._pause = FIRST_SECONDS
+        self._outage.over()

@@ -7,14 +7,11 @@ from functools import partial
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim, Result
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.gone import DisableGoneSubscriptions
 from sendonce.engine.health import Health
-from sendonce.engine.held_leases import HeldLeases
-from sendonce.engine.lease_keeper import LeaseKeeper
+from sendonce.engine.lease_keeper import HeldLeases, LeaseKeeper
 from sendonce.engine.memory import Memory
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
+from sendonce.engine.subscriptions import CredentialsCache, DisableGoneSubscriptions
 from sendonce.engine.worker import Worker
 from sendonce.observability.facts import Emit
 from sendonce.sealing import SecretBox

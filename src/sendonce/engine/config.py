@@ -1,10 +1,11 @@
-"""A worker's settings, checked when they are made."""
+"""A worker's settings, checked when they are made, and whether the database is the one they mean."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sendonce.domain.policies import Policy
 from sendonce.errors import ConfigError
+from sendonce.store.readers import ReadStore
 
 BREAKER_LONGEST = timedelta(minutes=5)
 
@@ -65,3 +66,15 @@ def check_timeout(config: WorkerConfig, policy: Policy) -> None:
             f"a send may take {policy.timeout.total_seconds():g} s but the lease is only"
             f" {config.lease.total_seconds():g} s; make the lease longer or the timeout shorter"
         )
+
+
+async def check_instance(store: ReadStore, expected: str | None) -> None:
+    """Raise ConfigError when the database has a name and the settings say another, or none."""
+    name = await store.instance()
+    if name is None or name == expected:
+        return
+    ours = "say none" if expected is None else f"say {expected!r}"
+    raise ConfigError(
+        f"this database is {name!r} and the settings {ours}, so nothing is sent: set [database] instance if it is"
+        " yours, or name the copy with: sendonce instance NAME"
+    )

@@ -8,27 +8,26 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.destinations import scheme_of
 from sendonce.domain.policies import DEFAULT_POLICY, Policy
-from sendonce.engine.alert_transports import transports_of
-from sendonce.engine.alerter import Alerter
+from sendonce.engine.alerter import Alerter, transports_of
 from sendonce.engine.alerts import AlertSettings
-from sendonce.engine.auditing import Auditing, AuditSettings, Walking
+from sendonce.engine.audits import Auditing, AuditSettings, Walking
 from sendonce.engine.background import background
 from sendonce.engine.build import build_engine
-from sendonce.engine.config import WorkerConfig, check_timeout
-from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.descriptors import check_descriptors
+from sendonce.engine.config import WorkerConfig, check_instance, check_timeout
 from sendonce.engine.health import Health
-from sendonce.engine.instance import check_instance
 from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
 from sendonce.engine.metrics_server import Address, Page, attended, serving
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.engine.worker import Worker
+from sendonce.errors import ConfigError
 from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
 from sendonce.observability.incidents import Incidents
 from sendonce.observability.metrics import Counters
@@ -242,3 +241,31 @@ def _stop_on_signals(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, worker.stop)
+
+
+# The program itself, its connections to the database, and what serves its metrics.
+BESIDES = 40
+
+
+def check_descriptors(concurrency: int) -> None:
+    """Raise the soft limit as far as it takes; ConfigError where the hard one forbids that."""
+    if find_spec("resource") is None:  # not on this system
+        return
+    import resource
+
+    needed = concurrency + BESIDES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if _covers(soft, needed):
+        return
+    if not _covers(hard, needed):
+        raise ConfigError(
+            f"this process may open {hard} files, and {concurrency} sends at once need {needed}; raise its limit"
+            " (ulimit -n, LimitNOFILE=) or lower concurrency"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _covers(limit: int, needed: int) -> bool:
+    import resource
+
+    return limit == resource.RLIM_INFINITY or limit >= needed

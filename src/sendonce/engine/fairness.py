@@ -1,16 +1,15 @@
-"""How much this worker has on its way to each destination and place, and how much it may have there.
+"""What this worker serves among all others, and how many sends each destination and host may have at once."""
 
-A destination begins with a few sends at once. Quick answers earn it more, failures and silence cost it what it earned,
-so that one that is slow or dead never holds more than a few slots, and a quick one gets nearly all of them.
-"""
-
+import time
 from collections.abc import Sequence
 
+from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Claim
 from sendonce.domain.destinations import place_of
 from sendonce.domain.limits import Limits, has_host
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Unknown
 from sendonce.domain.serving import Served
+from sendonce.store.ports import LeaseStore
 
 QUICK_SECONDS = 1.0
 # Every claim is told of what is remembered: a thousand names made it cost more than twice as much.
@@ -109,3 +108,29 @@ class Fairness:
             left_at_place=self.places.all_left(),
             served=served,
         )
+
+
+LOOK_SECONDS = 2.0
+# A live worker that serves it comes by within this time, or else it is busy.
+SPARE_SECONDS = 1.0
+
+
+class Fleet:
+    """`spare`: how long what is due is left to a live worker that serves it, in seconds."""
+
+    def __init__(self, store: LeaseStore, channels: Channels, worker_id: int, *, spare: float = SPARE_SECONDS) -> None:
+        self._store = store
+        self._channels = channels
+        self._worker_id = worker_id
+        self._spare = spare
+        self._served: Served | None = None
+        self._look_at = 0.0
+
+    async def served(self) -> Served:
+        """What it serves now, and what only others do."""
+        now = time.monotonic()
+        if self._served is None or now >= self._look_at:
+            elsewhere = await self._store.served(self._worker_id)
+            self._served = Served(self._channels.names, elsewhere, spare=self._spare)
+            self._look_at = now + LOOK_SECONDS
+        return self._served

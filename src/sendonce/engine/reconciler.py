@@ -29,11 +29,10 @@ from sendonce.domain.decide import Decision
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Deferred
 from sendonce.engine.attempt import AttemptRunner, CredentialStore
-from sendonce.engine.fleet import Fleet
-from sendonce.engine.held_leases import lease_time
-from sendonce.engine.instance import check_instance
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.policies import Policies
+from sendonce.engine.config import check_instance
+from sendonce.engine.fairness import Fleet
+from sendonce.engine.lease_keeper import lease_time
+from sendonce.engine.orchestrator import Orchestrator, Policies
 from sendonce.store.ports import LeaseStore
 from sendonce.store.readers import ReadStore
 

@@ -11,8 +11,8 @@ from sendonce.domain.answers import CHANNEL_ERROR, CUT_OFF, HANDED_BACK, TIMED_O
 from sendonce.domain.attempts import Claim, Report
 from sendonce.domain.policies import Policy
 from sendonce.engine.attempt import AttemptRunner
-from sendonce.engine.held_leases import HeldLease
-from sendonce.engine.policies import Policies
+from sendonce.engine.lease_keeper import HeldLease
+from sendonce.engine.orchestrator import Policies
 
 WATCH_SECONDS = 0.1
 MARGIN_SECONDS = 0.2

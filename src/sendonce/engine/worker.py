@@ -11,19 +11,16 @@ from sendonce.domain.attempts import Claim, Refusal, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
 from sendonce.domain.serving import Served
 from sendonce.engine.attempt import AttemptRunner, CredentialStore
-from sendonce.engine.backoff import LONGEST_SECONDS, Backoff
+from sendonce.engine.background import LONGEST_SECONDS, Backoff
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.fairness import Fairness
-from sendonce.engine.fleet import SPARE_SECONDS, Fleet
+from sendonce.engine.fairness import SPARE_SECONDS, Fairness, Fleet
 from sendonce.engine.health import Health
-from sendonce.engine.held_leases import HeldLeases, lease_time
+from sendonce.engine.lease_keeper import HeldLeases, lease_time
 from sendonce.engine.memory import Memory
-from sendonce.engine.orchestrator import Orchestrator
-from sendonce.engine.parking import Parking
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Orchestrator, Policies
+from sendonce.engine.parking import Parking, Unserved
 from sendonce.engine.send_pool import SendPool
-from sendonce.engine.unserved import Unserved
 from sendonce.errors import StoreBusy
 from sendonce.observability.facts import CommitsLost, Emit, OtherInstance, ServerChanged, Settled, Stopped, Stopping
 from sendonce.store.ports import LeaseStore, Notifier, RoomStore, Started

@@ -9,7 +9,7 @@ from sendonce.domain.policies import Policy
 from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.lease_keeper import LeaseKeeper
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
 from sendonce.engine.worker import Worker
 from sendonce.observability import logs
 from sendonce.testing.connections import Opened

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.engine.gauges import Gauges
+from sendonce.engine.metrics_server import Gauges
 from sendonce.errors import StoreError
 from sendonce.observability.metrics import RETENTION_BEHIND
 from sendonce.store.upkeep import Stage

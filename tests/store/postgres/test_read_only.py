@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from sendonce.domain.outcomes import Delivered
-from sendonce.engine.backoff import Outage
+from sendonce.engine.background import Outage
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 from sendonce.outbox.outbox import Outbox

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from sendonce.engine.background import Troubles
-from sendonce.engine.credentials import CredentialsCache
-from sendonce.engine.policies import Policies
+from sendonce.engine.orchestrator import Policies
+from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import ConfigError
 from sendonce.observability.facts import Audited, AuditFailed, Emit
 from sendonce.store.ports import Store

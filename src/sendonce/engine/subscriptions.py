@@ -1,4 +1,4 @@
-"""What a subscription's messages are signed with: read from the database, opened, and kept for a few seconds."""
+"""What subscriptions' messages are signed with, and the end of those whose receiver is gone for good (410)."""
 
 import asyncio
 import json
@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from sendonce.channels.protocol import Credentials
 from sendonce.domain.answers import MISPLACED, NO_SECRET, UNREADABLE, UNSIGNED
-from sendonce.domain.outcomes import Deferred
+from sendonce.domain.attempts import Result
+from sendonce.domain.outcomes import Deferred, Refused
 from sendonce.errors import StoreBusy
+from sendonce.observability.facts import Disabled, Emit
 from sendonce.sealing import Misplaced, SecretBox, Use
 from sendonce.signing import key_of
 from sendonce.store.ports import SecretStore
@@ -108,3 +110,41 @@ def _credentials(found: SubscriptionSecrets, sealer: SecretBox) -> Credentials |
         headers=json.loads(others.get("headers", "{}")),
         certificate=others.get("certificate"),
     )
+
+
+GONE_CODE = "http_410"
+GONE_REASON = "its receiver answered 410 Gone"
+
+
+class DisableGoneSubscriptions:
+    """Notes who is gone as results come in, and disables them one after the other."""
+
+    def __init__(self, store: SecretStore, emit: Emit) -> None:
+        self._store = store
+        self._emit = emit
+        self._noted: set[int] = set()
+        self._is_noted = asyncio.Event()
+
+    def note(self, results: Sequence[Result]) -> None:
+        """Look for receivers that are gone."""
+        for report, _ in results:
+            if type(report.outcome) is Refused and report.outcome.code == GONE_CODE and report.claim.subscription_id:
+                self._noted.add(report.claim.subscription_id)
+                self._is_noted.set()
+
+    async def run(self) -> None:
+        """Disable what was noted, until cancelled."""
+        while True:
+            await self._is_noted.wait()
+            self._is_noted.clear()
+            await self.apply()
+
+    async def apply(self) -> None:
+        """Disable what was noted until now. One that cannot be written is noted again by its next delivery."""
+        while self._noted:
+            subscription_id = self._noted.pop()
+            try:
+                if await self._store.disable_subscription(subscription_id, reason=GONE_REASON):
+                    self._emit(Disabled(subscription_id=subscription_id, reason=GONE_REASON))
+            except StoreBusy:
+                continue
