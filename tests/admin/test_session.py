@@ -76,9 +76,10 @@ def test_verb_within_a_verb_is_refused(admin: Admin) -> None:
 
 
 def test_interrupted_verb_has_ended_when_it_is_raised(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     async def endless(self: Admin) -> None:
+        begun.set()
         try:
             await asyncio.sleep(1000)
         finally:
@@ -87,6 +88,7 @@ def test_interrupted_verb_has_ended_when_it_is_raised(admin: Admin, monkeypatch:
 
     def interrupted(future: object) -> None:
         monkeypatch.undo()
+        begun.wait(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupted)

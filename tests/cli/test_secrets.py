@@ -11,8 +11,8 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from sendonce.admin.subscriptions import check_headers
-from sendonce.channels.http.headers import is_allowed
 from sendonce.channels.protocol import Credentials
+from sendonce.domain.headers import is_allowed
 from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import ConfigError
 from sendonce.sealing import SecretBox, new_key

@@ -134,7 +134,7 @@ def marks_before_it_sends() -> Patch:
 
     async def attempt(self: AttemptRunner, claim: Claim, lease_id: int, *args: Any) -> Report:
         if claim.in_doubt or claim.is_proven:
-            return await real(self, claim, *args)
+            return await real(self, claim, lease_id, *args)
         asyncio.create_task(real(self, claim, lease_id, *args))  # noqa: RUF006
         return Report(claim, lease_id, Delivered("marked"))
 

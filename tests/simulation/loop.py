@@ -84,6 +84,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator that a dead process has left is gone with it: nothing of it runs when the memory is collected."""
+
     def spawn(self, strand: Strand, work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
         """Run this in a strand."""
         context = contextvars.copy_context()

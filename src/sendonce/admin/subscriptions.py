@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sendonce.channels.http.headers import is_ours
 from sendonce.domain.destinations import normalise, scheme_of
 from sendonce.domain.durations import parse_rate
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
+from sendonce.domain.headers import is_ours
 from sendonce.domain.policies import DEFAULT_POLICY, parse_policy
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import ConfigError, NotAllowed, NotFound

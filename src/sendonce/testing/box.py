@@ -183,11 +183,15 @@ class Box:
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         if is_async(self._connection):
-            raise ConfigError("this connection is async: `await testing.aoutbox(…)`, `await box.adrain()`, `aadmin`")
+            raise ConfigError(
+                "this connection is async: say `await testing.aoutbox(…)`, then `await box.adrain()` and `aadmin`"
+            )
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             # With a factory the thread's own event loop, if it has one, stays as it is.
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
                 return runner.run(work())
-        raise ConfigError("an event loop runs here: `await testing.aoutbox(…)`, `await box.adrain()`, `aadmin`")
+        raise ConfigError(
+            "an event loop runs here: say `await testing.aoutbox(…)`, then `await box.adrain()` and `aadmin`"
+        )

@@ -14,11 +14,11 @@ from yarl import URL
 from sendonce.channels.http.answers import outcome_of, retry_after_of
 from sendonce.channels.http.certificates import context_of
 from sendonce.channels.http.client import Answer, Forbidden, HttpClient
-from sendonce.channels.http.headers import bearer_of, is_allowed
 from sendonce.channels.http.webhook import post
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.answers import FORBIDDEN, WRONG_BEARER
 from sendonce.domain.destinations import normalise
+from sendonce.domain.headers import bearer_of, is_allowed
 from sendonce.domain.outcomes import (
     CannotTell,
     Delivered,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from sendonce.channels.http.answers import outcome_of, without
 from sendonce.channels.http.certificates import context_of
 from sendonce.channels.http.client import BODY_CAP, Answer, Answered, HttpClient
-from sendonce.channels.http.headers import VALUE, allowed, bearer_of, plain
 from sendonce.channels.protocol import Message, lack_of
 from sendonce.domain.answers import BAD_SECRET, LACKING
+from sendonce.domain.headers import VALUE, allowed, bearer_of, plain
 from sendonce.domain.outcomes import Deferred, Outcome
 from sendonce.errors import ConfigError
 from sendonce.signing import key_of, sign
