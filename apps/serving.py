@@ -33,17 +33,17 @@ def main(name: str, build: Callable[[str], FastAPI], migrations: Path) -> int:
     logging.basicConfig(format=LOG_LINE)
     try:
         prepare(args.database, migrations)
-        listener = _listen(args.host, args.port)
+        listener = listen(args.host, args.port)
     except (sendonce.SendonceError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
-    failures = _serve(name, build(args.database), listener)
+    failures = serve(name, build(args.database), listener)
     for each in failures:
         print(f"{name}: {each}", file=sys.stderr)
     return 1 if failures else 0
 
 
-def _serve(name: str, app: FastAPI, listener: socket.socket) -> list[sendonce.SendonceError]:
+def serve(name: str, app: FastAPI, listener: socket.socket) -> list[sendonce.SendonceError]:
     """Serve until told to stop; what was wrong with the settings or the database, if it could not begin or end."""
     failures: list[sendonce.SendonceError] = []
     lifespan = app.router.lifespan_context
@@ -86,7 +86,7 @@ def alembic_config(url: str, migrations: Path) -> Config:
     return config
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port))
     except (OSError, UnicodeError) as error:

@@ -68,12 +68,18 @@ class Service:
 
 @contextmanager
 def running(
-    name: str, folder: Path, *arguments: str, database: str | None = None, environment: Mapping[str, str] | None = None
+    name: str,
+    folder: Path,
+    *arguments: str,
+    database: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    command: str | None = None,
+    port: int = 0,
 ) -> Iterator[Service]:
-    """Start an application in a folder of its own and wait until it says where it is."""
+    """Start an application in a folder of its own and wait until it says where it is. 0 takes a free port."""
     chosen = ("--database", database) if database is not None else ()
     with Process(
-        "-m", f"apps.{name}", "--port", "0", *chosen, *arguments,
+        "-m", f"apps.{name}", *([command] if command else []), "--port", str(port), *chosen, *arguments,
         environment={"PYTHONPATH": str(ROOT), **(environment or {})}, folder=folder,
     ) as process:  # fmt: skip
         until(lambda: _ADDRESS.search(process.said) or not process.is_running, f"{name} to be there")

@@ -1,0 +1,13 @@
+"""python -m apps.chancepay demo, reconcile, stream: what is of both services."""
+
+import sys
+
+from apps.chancepay import reconcile, stream
+from apps.chancepay.demo import run
+
+COMMANDS = {"demo": run.main, "reconcile": reconcile.main, "stream": stream.main}
+
+if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+    print(f"usage: python -m apps.chancepay {{{','.join(COMMANDS)}}} …", file=sys.stderr)
+    sys.exit(2)
+sys.exit(COMMANDS[sys.argv[1]](sys.argv[2:]))

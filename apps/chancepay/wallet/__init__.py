@@ -1,0 +1,1 @@
+"""The wallet's side: a ledger in double entry, and a listener that takes each order once."""

@@ -1,0 +1,1 @@
+"""The payment application: its rules, its two services, their broker, and the money."""
