@@ -51,7 +51,7 @@ _NOUNS = """
     testing text texts thread threads threat threshold time timeout times token tokens topic trace tracing
     transaction transfers trigger trouble turn tutorial type types url urls usage users values variable
     variables verb verbs verify version visitor wait walk walks wallet way webhook webhooks wheel work worker
-    workers write writer
+    workers write writer csv evidence preview
 """
 
 FORBIDDEN, NOUNS = set(_FORBIDDEN.split()), set(_NOUNS.split())

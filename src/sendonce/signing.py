@@ -10,6 +10,8 @@ from sendonce.errors import ConfigError
 
 PREFIX = "whsec_"
 SHORTEST, LONGEST = 24, 64
+LOOK_UP = "look-up:"
+RECORDED_AT = "sendonce-recorded-at"
 
 
 def new_secret() -> str:
@@ -36,3 +38,15 @@ def sign(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> str:
     """The value of webhook-signature: `v1,…` for each key, with a space between them."""
     content = b"%b.%d.%b" % (id.encode(), timestamp, body)
     return " ".join(["v1," + base64.b64encode(hmac.digest(key, content, "sha256")).decode() for key in keys])
+
+
+def sign_look_up(keys: Sequence[bytes], token: str, timestamp: int, recorded_at: int) -> dict[str, str]:
+    """The headers of a look-up: signed are its own kind of id and, as the body, when the message was recorded.
+
+    So nobody can show a receiver a look-up as a webhook, nor a webhook as a look-up.
+    """
+    id, body = f"{LOOK_UP}{token}", str(recorded_at)
+    headers = {"webhook-id": id, "webhook-timestamp": str(timestamp), RECORDED_AT: body}
+    if keys:
+        headers["webhook-signature"] = sign(keys, id, timestamp, body.encode())
+    return headers

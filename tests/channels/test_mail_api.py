@@ -136,7 +136,7 @@ async def test_resend_is_given_the_whole_mail(resend: tuple[FakeResend, MailApi]
         "attachments": [{"filename": "a.txt", "content_type": "text/plain", "content": "aGk="}],
     }
 
-    await channel.send(a_message(content=json.dumps(content)), timeout=30)
+    await channel.send(message := a_message(content=json.dumps(content)), timeout=30)
 
     assert fake.mails[0].parts == {
         "from": SENDER,
@@ -147,6 +147,7 @@ async def test_resend_is_given_the_whole_mail(resend: tuple[FakeResend, MailApi]
         "reply_to": "help@example.com",
         "headers": {"X-Campaign": "spring"},
         "attachments": [{"filename": "a.txt", "content_type": "text/plain", "content": "aGk="}],
+        "tags": [{"name": "sendonce", "value": message.token}],
     }
 
 

@@ -68,7 +68,8 @@ def test_channel_that_can_be_asked_is_known() -> None:
 
     assert [channels.can_look_up(scheme) for scheme in ("sms", "asked", "fax")] == [False, True, None]
     assert channels.find_asking("sms") is None
-    assert channels.find_asking("asked") is channels.find("asked")
+    asking: object = channels.find_asking("asked")
+    assert asking is channels.find("asked")
 
 
 def test_later_channel_replaces_an_earlier_one() -> None:

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from sendonce.channels.email.smtp_session import Step, meaning
-from sendonce.channels.http import headers
 from sendonce.channels.protocol import lack_of
+from sendonce.domain import headers
 from sendonce.domain.outcomes import Deferred, Failed, Refused
 
 STEPS = [Step.MAIL, Step.RCPT, Step.DATA, Step.FINAL]

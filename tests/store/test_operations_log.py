@@ -73,6 +73,7 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
     await store.rotate_secret(added, b"secret-2", overlap=timedelta(0), operator=WHO, reason="r-rotate")
     await store.set_subscription_rate(added, 5.0, operator=WHO, reason="r-rate")
     await store.set_subscription_policy(added, None, operator=WHO, reason="r-policy")
+    await store.set_subscription_ask(added, "https://a/{token}", operator=WHO, reason="r-ask")
     await store.set_subscription_types(added, ["y"], operator=WHO, reason="r-types")
     await store.add_test(added, new_event("x.test", {}, key="test"), operator=WHO)
     for state in ("paused", "active", "removed"):
@@ -83,6 +84,7 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
         "r-rotate": named,
         "r-rate": f"rate {named}",
         "r-policy": f"policy {named}",
+        "r-ask": f"ask {named}",
         "r-types": f"types {named}",
         "r-paused": f"pause {named}",
         "r-active": f"resume {named}",

@@ -1,5 +1,7 @@
 """Subscriptions that change: their policy and types; a test event for one alone; and what has not arrived."""
 
+from datetime import timedelta
+
 import pytest
 
 from sendonce.domain.deliveries import DeliveryState
@@ -8,7 +10,16 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import NotFound
 from sendonce.store import deliveries, filters
 from sendonce.store.ports import Store
-from tests.given import HOLD, given_delivery_in, given_due_delivery, given_event, given_lease, result, settle_with
+from tests.given import (
+    HOLD,
+    expire,
+    given_delivery_in,
+    given_due_delivery,
+    given_event,
+    given_lease,
+    result,
+    settle_with,
+)
 from tests.store.databases import Database
 from tests.store.seeding import seed_subscriptions
 from tests.store.test_subscriptions import change, subscribe
@@ -33,6 +44,26 @@ async def test_policy_that_is_new_holds_for_what_waits_already(database: Databas
         ("policy", f"subscription {subscription_id}", "slow"),
         ("policy", f"subscription {subscription_id}", None),
     ]
+
+
+async def test_address_to_ask_at_holds_for_what_waits_and_for_what_lost_its_lease(
+    database: Database, store: Store
+) -> None:
+    ask = "https://hooks.example/receipts/{token}"
+    subscription_id = await subscribe(store, "*")
+    given_event(database)
+
+    await store.set_subscription_ask(subscription_id, ask, operator="ada", reason="it can be asked now")
+    [claim] = (await given_lease(store)).claims
+    database.advance(HOLD + timedelta(seconds=1))
+    [expired] = await expire(store)
+    await store.set_subscription_ask(subscription_id, None, operator="ada", reason=None)
+
+    assert (claim.ask, expired.report.claim.ask) == (ask, ask)
+    row = await store.subscription(subscription_id)
+    assert row is not None
+    assert row.ask is None
+    assert [each["kind"] for each in database.rows("operations")[-2:]] == ["ask", "ask"]
 
 
 async def test_types_of_a_subscription_are_replaced_for_its_own_tenant(database: Database, store: Store) -> None:
@@ -78,6 +109,8 @@ async def test_subscription_that_is_gone_is_not_changed_and_not_tested(
         await store.set_subscription_policy(subscription_id, None, operator="ada", reason=None)
     with pytest.raises(NotFound):
         await store.set_subscription_types(subscription_id, ["a"], operator="ada", reason=None)
+    with pytest.raises(NotFound):
+        await store.set_subscription_ask(subscription_id, None, operator="ada", reason=None)
     with pytest.raises(NotFound):
         await store.add_test(subscription_id, TEST, operator="ada")
 

@@ -95,15 +95,18 @@ class Twins(Working):
         place=places, state=st.sampled_from(["active", "active", "paused", "disabled", "removed"]),
         rate=st.sampled_from([None, 0.1, 3.0]),
         policy=st.sampled_from([None, '{"max_attempts": 2}', '{"doubt_wait": "2h"}']),
+        ask=st.sampled_from([None, "https://hooks.example/{token}"]),
         types=st.lists(st.sampled_from(PATTERNS), max_size=2, unique=True), by=who_perhaps, overlap=spans, what=places,
     )  # fmt: skip
     def change_subscription(self, **given: Any) -> None:
         chosen, by = self.one_of("select id from sendonce_subscriptions", given["place"]), given["by"]
-        match given["what"] % 8:
+        match given["what"] % 9:
             case 0:
                 self.call("set_subscription_rate", chosen, given["rate"], **by)
             case 1:
                 self.call("set_subscription_policy", chosen, given["policy"], **by)
+            case 8:
+                self.call("set_subscription_ask", chosen, given["ask"], **by)
             case 2:
                 self.call("set_subscription_types", chosen, given["types"], **by)
             case 3:

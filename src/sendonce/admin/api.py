@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.admin import bulk, explain, stops, subscriptions
+from sendonce.admin import evidence as late
 from sendonce.admin.bulk import Planned
+from sendonce.admin.evidence import Imported
 from sendonce.admin.explain import Explanation
 from sendonce.admin.scoped import Scoped, page
 from sendonce.admin.session import AddressSession, LoopThread, address_verb, sync
 from sendonce.admin.tenants import TenantAdmin
+from sendonce.domain.evidence import Evidence, told
 from sendonce.errors import ConfigError
 from sendonce.store.bulk import DEFAULT_RATE, OperationRow
 from sendonce.store.filters import Filter, Page
+from sendonce.store.late_evidence import Weighed
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     Acted,
@@ -33,6 +37,7 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
+    EvidenceRow,
     FindingRow,
     LossRow,
     Room,
@@ -323,6 +328,70 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     name_instance = sync(aname_instance)
 
     # Asking receivers.
+
+    async def aevidence(
+        self,
+        evidence: Evidence | None = None,
+        /,
+        *,
+        token: str | None = None,
+        notification_id: str | None = None,
+        outcome: str = "",
+        source: str = "",
+        reference: str | None = None,
+        occurred_at: datetime | None = None,
+        error_code: str | None = None,
+        details: str | None = None,
+    ) -> Weighed:
+        """Settle what waits, or is held, by what has come in about it: Delivered or Refused, and who says so.
+
+        What has ended is compared, and a contradiction is a finding. The same evidence counts once. Nothing is written
+        where nothing matches, or while it is being sent: give it again later. Looked for among what is in doubt and the
+        newest deliveries.
+        """
+        said = evidence or Evidence(
+            source=source,
+            outcome=told(outcome),
+            token=token,
+            notification_id=notification_id,
+            reference=reference,
+            occurred_at=occurred_at,
+            error_code=error_code,
+            details=details,
+        )
+        return await late.add(await self._store(), said, operator=self.operator)
+
+    evidence = sync(aevidence)
+
+    async def aevidence_of(self, delivery_id: int) -> list[EvidenceRow]:
+        """List what has come in later about a delivery."""
+        await self.adelivery(delivery_id)
+        return await (await self._store()).evidence_of(delivery_id)
+
+    evidence_of = sync(aevidence_of)
+
+    async def aimport_evidence(
+        self,
+        text: str,
+        *,
+        source: str,
+        match: str = "token",
+        is_csv: bool = True,
+        dry_run: bool = False,
+        on_progress: Callable[[Imported], None] | None = None,
+    ) -> Imported:
+        """Apply a file of evidence: CSV with a header, or JSON lines. A bad line, and nothing of it is written.
+
+        `match` names what a line is known by: token or notification_id.
+        """
+        lines, bad = late.read_lines(text, source=source, match=match, is_csv=is_csv)
+        if bad:
+            return Imported(bad=bad)
+        return await late.import_lines(
+            await self._store(), lines, operator=self.operator, dry_run=dry_run, on_progress=on_progress
+        )
+
+    import_evidence = sync(aimport_evidence)
 
     @address_verb
     async def areconcile(

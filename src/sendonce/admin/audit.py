@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sendonce.channels.protocol import NONE, Asking, Credentials, Message, look_up, memory_of
+from sendonce.channels.protocol import NONE, Credentials, LookingUp, Message, look_up, memory_of
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import CannotTell, Deferred, Found, LookUp, NoAnswer, NotThere
 from sendonce.domain.policies import Policy
@@ -164,7 +164,8 @@ class _Checking:
             subscription = await self._subscription(delivery.subscription_id)
             address = subscription.destination if subscription else delivery.destination
             is_subscription = delivery.subscription_id is not None
-            channel = self._means.channels.find_asking(address, is_subscription=is_subscription)
+            ask = subscription.ask if subscription else None
+            channel = self._means.channels.find_asking(address, is_subscription=is_subscription, ask=ask)
             if channel is None:
                 return Checked(delivery, Check.CANNOT_BE_ASKED)
             policy = self._means.policy_at(address, subscription.policy if subscription else None, is_subscription)
@@ -175,18 +176,20 @@ class _Checking:
                 return Checked(delivery, Check.TOO_FRESH)
             if memory is not None and age > memory * SAFE_PART_OF_MEMORY:
                 return Checked(delivery, Check.TOO_OLD if delivery.notification_id else Check.NO_PROVIDER_ID)
-            return _judged(delivery, await self._answer(delivery, address, channel, policy))
+            return _judged(delivery, await self._answer(delivery, address, channel, policy, ask), has_ids=ask is None)
 
-    async def _answer(self, delivery: DeliveryRow, address: str, channel: Asking, policy: Policy) -> LookUp:
+    async def _answer(
+        self, delivery: DeliveryRow, address: str, channel: LookingUp, policy: Policy, ask: str | None
+    ) -> LookUp:
         credentials: Credentials | Deferred = NONE
         if delivery.subscription_id is not None and self._means.credentials_of is not None:
             credentials = await self._means.credentials_of(delivery.subscription_id)
         if isinstance(credentials, Deferred):
             return NoAnswer(credentials.code, credentials.message)
-        message = await self._message(delivery, address, credentials)
+        message = await self._message(delivery, address, credentials, ask)
         return await look_up(channel, message, policy.timeout.total_seconds())
 
-    async def _message(self, delivery: DeliveryRow, address: str, credentials: Credentials) -> Message:
+    async def _message(self, delivery: DeliveryRow, address: str, credentials: Credentials, ask: str | None) -> Message:
         """Return what was sent, without its content: that is not needed to ask, and may be gone."""
         event = await self._store.event(delivery.event_id)
         return Message(
@@ -207,6 +210,7 @@ class _Checking:
             namespace=self._means.namespace,
             destination=delivery.destination,
             corrections=delivery.corrections,
+            ask=ask,
         )
 
     async def _subscription(self, subscription_id: int | None) -> SubscriptionRow | None:
@@ -217,17 +221,19 @@ class _Checking:
         return self._subscriptions[subscription_id]
 
 
-def _judged(delivery: DeliveryRow, answer: LookUp) -> Checked:
+def _judged(delivery: DeliveryRow, answer: LookUp, *, has_ids: bool) -> Checked:
+    """What an answer means. Where a subscription says who can be asked, messages are known by our token alone."""
     match answer:
         case NotThere():
             # One that a person has attested had no attempts: their word is not overruled by a machine.
             return Checked(delivery, Check.NO_EVIDENCE, can_be_repaired=delivery.attempt_count > 0)
         case Found(notification_id):
-            if delivery.notification_id is None:
+            if delivery.notification_id is None and has_ids:
                 return Checked(delivery, Check.NO_PROVIDER_ID, notification_id)
-            if notification_id not in (None, delivery.notification_id):
+            if notification_id not in (None, delivery.notification_id) and has_ids:
                 return Checked(delivery, Check.OTHER_ID, notification_id)
             return Checked(delivery, Check.CONFIRMED)
         case CannotTell():
-            return Checked(delivery, Check.CANNOT_BE_ASKED if delivery.notification_id else Check.NO_PROVIDER_ID)
+            can_be_without = delivery.notification_id is not None or not has_ids
+            return Checked(delivery, Check.CANNOT_BE_ASKED if can_be_without else Check.NO_PROVIDER_ID)
     return Checked(delivery, Check.NO_ANSWER)

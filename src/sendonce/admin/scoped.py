@@ -265,6 +265,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
         policy: Mapping[str, object] | None = None,
         rate: str | None = None,
         description: str | None = None,
+        ask: str | None = None,
         is_signed: bool | None = None,
         secret: str | None = None,
         bearer: str | None = None,
@@ -274,6 +275,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
         """Add a subscription: every matching event recorded from now on is delivered to it.
 
         What goes to an HTTP address is signed, with a new secret or the one that is given, unless `is_signed` is False.
+        `ask` is where its receiver can be asked about what may have been sent: a URL with {token} in it.
         """
         wanted = subscriptions.new_subscription(
             types=types,
@@ -282,6 +284,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
             policy=None if policy is None else json.dumps(dict(policy)),
             rate=rate,
             description=description,
+            ask=ask,
         )
         given = subscriptions.new_secrets(
             wanted.destination,
@@ -323,13 +326,15 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
         types: Sequence[str] | None = None,
         policy: Mapping[str, object] | None = None,
         rate: str | None = None,
+        ask: str | None = None,
         reason: str | None = None,
     ) -> Subscription:
-        """Give it other event types, another policy or another rate; what is left out stays.
+        """Give it other event types, another policy, rate or address to ask at; what is left out stays.
 
-        An empty policy stands for the channel's own, and the rate "none" for no limit.
+        An empty policy stands for the channel's own, the rate "none" for no limit, and an `ask` of "none" for a
+        receiver that cannot be asked.
         """
-        changes = subscriptions.Changes.checked(types, policy, rate)
+        changes = subscriptions.Changes.checked(types, policy, rate, ask)
         await self._owned_subscription(subscription_id)
         return self._subscription(
             await subscriptions.apply(

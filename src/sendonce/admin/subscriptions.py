@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sendonce.domain.destinations import normalise, scheme_of
+from sendonce.domain.destinations import normalise, normalise_ask, scheme_of
 from sendonce.domain.durations import parse_rate
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.headers import is_ours
@@ -26,6 +26,8 @@ ACTIVE, PAUSED, REMOVED = "active", "paused", "removed"
 SIGNED = ("http", "https")
 # The rate that stands for no limit.
 NO_RATE = "none"
+# The address that stands for a receiver that cannot be asked.
+NO_ASK = "none"
 # The type of an event that is only a test.
 TEST = "sendonce.test"
 # What its deliveries can wait for, and the beginnings of the rooms they wait in.
@@ -42,6 +44,7 @@ class NewSubscription:
     policy: str | None = None
     rate: float | None = None
     description: str | None = None
+    ask: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +72,22 @@ def new_subscription(
     policy: str | None = None,
     rate: str | None = None,
     description: str | None = None,
+    ask: str | None = None,
 ) -> NewSubscription:
     """Check everything; BadEvent, BadDestination or ConfigError says what to change."""
     if len(tenant.encode("utf-8", "replace")) > LONGEST_TENANT:
         raise ConfigError(f"a tenant's name is at most {LONGEST_TENANT} bytes long")
     if description is not None and len(description) > MESSAGE_LENGTH:
         raise ConfigError(f"a description is at most {MESSAGE_LENGTH} characters long")
+    destination = normalise(to)
     return NewSubscription(
         types=check_types(types),
-        destination=normalise(to),
+        destination=destination,
         tenant=tenant,
         policy=check_policy(policy) if policy else None,
         rate=None if rate is None else parse_rate(rate),
         description=description or None,
+        ask=None if ask is None else check_ask(ask, destination),
     )
 
 
@@ -96,6 +102,13 @@ def check_policy(policy: str) -> str:
     """A policy in its one spelling; ConfigError says what is wrong with it."""
     parse_policy(DEFAULT_POLICY, policy)
     return json.dumps(json.loads(policy or "{}"), sort_keys=True)
+
+
+def check_ask(ask: str, destination: str) -> str:
+    """Where a receiver is asked, in its one spelling; ConfigError or BadDestination says what is wrong with it."""
+    if scheme_of(destination) not in SIGNED:
+        raise ConfigError("only what is sent to an http:// or https:// address can be asked about at another one")
+    return normalise_ask(ask)
 
 
 async def add(
@@ -113,6 +126,7 @@ async def add(
         description=wanted.description,
         operator=operator,
         rate=wanted.rate,
+        ask=wanted.ask,
         secrets=secrets,
     )
     return await _existing(store, subscription_id)
@@ -135,18 +149,29 @@ class Changes:
     types: tuple[str, ...] | None = None
     policy: str | None = None
     rate: float | None = None
+    ask: str | None = None
     drops_policy: bool = False
     drops_rate: bool = False
+    drops_ask: bool = False
 
     @classmethod
-    def checked(cls, types: Sequence[str] | None, policy: Mapping[str, object] | None, rate: str | None) -> "Changes":
-        """Check everything before anything is changed. An empty policy and the rate "none" drop what is there."""
+    def checked(
+        cls,
+        types: Sequence[str] | None,
+        policy: Mapping[str, object] | None,
+        rate: str | None,
+        ask: str | None = None,
+    ) -> "Changes":
+        """Check everything before anything is changed. An empty policy, and "none" as a rate or as the address to ask
+        at, drop what is there."""
         return cls(
             types=None if types is None else check_types(types),
             policy=check_policy(json.dumps(dict(policy))) if policy else None,
             rate=None if rate in (None, NO_RATE) else parse_rate(str(rate)),
             drops_policy=policy is not None and not policy,
             drops_rate=rate == NO_RATE,
+            ask=None if ask == NO_ASK else ask,
+            drops_ask=ask == NO_ASK,
         )
 
 
@@ -154,13 +179,16 @@ async def apply(
     store: Store, subscription_id: int, changes: Changes, *, operator: str, reason: str | None
 ) -> SubscriptionRow:
     """Change a subscription; return it as it is then. What was recorded for it before still goes out."""
-    await standing(store, subscription_id)
+    found = await standing(store, subscription_id)
+    ask = None if changes.ask is None else check_ask(changes.ask, found.destination)
     if changes.types is not None:
         await store.set_subscription_types(subscription_id, changes.types, operator=operator, reason=reason)
     if changes.policy is not None or changes.drops_policy:
         await store.set_subscription_policy(subscription_id, changes.policy, operator=operator, reason=reason)
     if changes.rate is not None or changes.drops_rate:
         await store.set_subscription_rate(subscription_id, changes.rate, operator=operator, reason=reason)
+    if ask is not None or changes.drops_ask:
+        await store.set_subscription_ask(subscription_id, ask, operator=operator, reason=reason)
     return await _existing(store, subscription_id)
 
 

@@ -102,6 +102,7 @@ class TenantSubscription:
     rate: float | None
     description: str | None
     created_at: datetime
+    ask: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ class TenantAdmin(Scoped[TenantEvent, TenantDelivery, TenantAttempt, TenantDeadL
             rate=row.rate,
             description=row.description,
             created_at=row.created_at,
+            ask=row.ask,
         )
 
     if not TYPE_CHECKING:

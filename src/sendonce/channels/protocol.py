@@ -58,6 +58,7 @@ class Message:
     `has_content`), else the event's payload (JSON). `headers` are the event's, as a JSON object. `notification_id` is
     the receiver's id from an earlier attempt, if one is known. `is_for_subscription`: a tenant chose the address.
     `namespace`, `destination` (as it was recorded) and `corrections` are what the token is made of, beside the intent.
+    `ask`: where a subscription says that its receiver can be asked.
     """
 
     address: str
@@ -79,6 +80,7 @@ class Message:
     namespace: str = ""
     destination: str = ""
     corrections: int = 0
+    ask: str | None = None
 
     @property
     def token(self) -> str:
@@ -97,6 +99,14 @@ class Channel(Protocol):
         ...
 
 
+class LookingUp(Protocol):
+    """What asks another side whether it has a message."""
+
+    async def look_up(self, message: Message, *, timeout: float) -> LookUp:
+        """Ask by the message's token or its provider's id. NotFound only when the answer is sure."""
+        ...
+
+
 @runtime_checkable
 class Asking(Protocol):
     """A channel whose other side can be asked whether it has a message.
@@ -112,13 +122,13 @@ class Asking(Protocol):
         ...
 
 
-def memory_of(channel: Asking) -> timedelta | None:
+def memory_of(channel: LookingUp) -> timedelta | None:
     """For how long the other side can be asked about a message; None for ever."""
     remembers = getattr(channel, "remembers", None)
     return remembers if isinstance(remembers, timedelta) else None
 
 
-async def look_up(channel: Asking, message: Message, seconds: float) -> LookUp:
+async def look_up(channel: LookingUp, message: Message, seconds: float) -> LookUp:
     """Ask a receiver once. A channel that raises, or does not answer in time, is NoAnswer."""
     try:
         async with asyncio.timeout(seconds + 1):  # whatever the channel makes of the time it is given

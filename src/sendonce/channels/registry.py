@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.channels.http.guard import Guard
-from sendonce.channels.protocol import Asking, Channel, Message
+from sendonce.channels.protocol import Asking, Channel, LookingUp, Message
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.serving import Serving, open_name
 from sendonce.errors import ConfigError
@@ -31,6 +31,7 @@ class Channels:
         self._channels: dict[str, Channel] = {}
         self._asking: dict[str, Asking] = {}
         self._settings: dict[str, Mapping[str, object]] = {}
+        self._where_said: LookingUp | None = None
         self.serving = Serving()
 
     def channel(self, *schemes: str, **policy: object) -> Callable[[Registered], Registered]:
@@ -65,10 +66,15 @@ class Channels:
         for scheme, channel in other._channels.items():
             self.add(channel, scheme, **other._settings[scheme])
         self.serving.opened |= other.serving.opened
+        self._where_said = other._where_said or self._where_said
 
     def open_to_subscriptions(self, beginning: str) -> None:
         """Have this beginning of http: or https: addresses serve subscriptions too, whose addresses tenants choose."""
         self.serving.opened.add(beginning)
+
+    def ask_where_subscriptions_say(self, asker: LookingUp) -> None:
+        """Have this one ask the receivers of subscriptions that say where, and whose channel cannot be asked itself."""
+        self._where_said = asker
 
     def set_policy(self, scheme: str, policy: Mapping[str, object]) -> None:
         """Have these go over the channel's own policy settings; ConfigError when nothing here serves that scheme."""
@@ -81,9 +87,10 @@ class Channels:
         """The channel for an address; for a subscription's, which a tenant chose, none with secrets of ours."""
         return self._channels.get(self.serving.of(address, is_subscription=is_subscription))
 
-    def find_asking(self, address: str, *, is_subscription: bool = False) -> Asking | None:
-        """The channel, if its other side can be asked."""
-        return self._asking.get(self.serving.of(address, is_subscription=is_subscription))
+    def find_asking(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> LookingUp | None:
+        """What asks the other side, if it can be asked; `ask` is where a subscription says so."""
+        asking = self._asking.get(self.serving.of(address, is_subscription=is_subscription))
+        return self._where_said if asking is None and ask is not None else asking
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -95,10 +102,11 @@ class Channels:
         """The policy settings of each scheme or beginning."""
         return dict(self._settings)
 
-    def can_look_up(self, address: str, *, is_subscription: bool = False) -> bool | None:
+    def can_look_up(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> bool | None:
         """Whether the other side can be asked; None when nobody here serves that address."""
-        name = self.serving.of(address, is_subscription=is_subscription)
-        return name in self._asking if name in self._channels else None
+        if self.serving.of(address, is_subscription=is_subscription) not in self._channels:
+            return None
+        return self.find_asking(address, is_subscription=is_subscription, ask=ask) is not None
 
     async def close(self) -> None:
         """Close the channels that hold something open."""
@@ -179,10 +187,12 @@ def builtin(
         return channels
     from sendonce.channels.http.client import HttpClient
     from sendonce.channels.http.endpoint import endpoint
+    from sendonce.channels.http.look_ups import SubscriptionLookUps
     from sendonce.channels.http.webhook import Webhook
 
     client = client or HttpClient(Guard.from_environment())
     channels.add(Webhook(client, secret=secret), "http", "https")
+    channels.ask_where_subscriptions_say(SubscriptionLookUps(client))
     for profile in profiles:
         channels.add(endpoint(profile, client), profile.url, **profile.policy)
         if profile.for_subscriptions:

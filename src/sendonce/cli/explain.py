@@ -63,5 +63,6 @@ def _delivery(story: Story) -> Iterator[str]:
     yield f"{paint(f'delivery {delivery.id}', 'bold')} {story.goes_to}{generation}: {delivery.status}"
     yield from (f"  {line}" for line in (*story.attempts, *story.generations))
     yield from (f"  finding: {line}" for line in story.findings)
+    yield from (f"  evidence: {line}" for line in story.evidence)
     yield from (f"  {paint('→', 'green')} {line}" for line in story.whereabouts)
     yield f"  {paint(f'token {story.known.token}', 'dim')}"

@@ -50,6 +50,11 @@ NOUNS = {
     "doubt": Noun("reconcile", "after a restore, have everything that is open asked about first"),
     "restored": Noun("reconcile", "say that nothing was lost, where a worker has noticed that commits are missing"),
     "instance": Noun("database", "show or give the name of a database, so that a copy of it sends nothing"),
+    "evidence": Noun(
+        "evidence",
+        "settle what is in doubt or held by what comes in later: callbacks, settlement files, mail logs",
+        "Say what came in later about what was sent.",
+    ),
     "replay": Noun("deliveries", "send finished deliveries again"),
     "cancel": Noun("deliveries", "give up deliveries that are not sent yet"),
     "operations": Noun(

@@ -91,6 +91,7 @@ def _new_of(args: argparse.Namespace) -> "NewSubscription":
             policy=args.policy,
             rate=args.rate,
             description=args.description,
+            ask=args.ask,
         )
     except SendonceError as error:
         raise WrongUse(str(error)) from None
@@ -144,6 +145,7 @@ def _checked(check: Callable[[str], str], source: str | None) -> str | None:
     argument("--policy", metavar="JSON", help='its own limits, like {"max_attempts": 5, "longest_delay": "10m"}'),
     argument("--rate", metavar="RATE", help="at most so many sends, like 10/s or 100/m"),
     argument("--description", metavar="TEXT", help="what it is for"),
+    argument("--ask", metavar="URL", help="where its receiver can be asked about a message: a URL with {token} in it"),
     Arguments(_add_secrets, {"wanted": _new_of, "secrets": _secrets_of}),
     _SEALER,
     OPERATOR,
@@ -202,10 +204,10 @@ def _(found: Standing) -> object:
 @show.text
 def _(found: Standing) -> Iterator[str]:
     row, at = found.subscription, now()
-    names = ["id", "tenant", "destination", "state", "state_reason", "policy", "description", "created_at"]
+    names = ["id", "tenant", "destination", "ask", "state", "state_reason", "policy", "description", "created_at"]
     shown = [(name, getattr(row, name)) for name in names]
     shown.insert(2, ("types", ", ".join(row.types)))
-    shown.insert(7, ("rate", None if row.rate is None else format_rate(row.rate)))
+    shown.insert(8, ("rate", None if row.rate is None else format_rate(row.rate)))
     yield from field_lines(shown, at)
     yield from (_secret_line(secret, at) for secret in found.secrets)
     for reason, amount in found.waiting.items():
@@ -288,6 +290,27 @@ async def set_policy(store: "Store", id: int, policy: str | None, operator: str,
 def _(row: SubscriptionRow) -> Iterator[str]:
     kept = "no policy of its own" if row.policy is None else f"the policy {row.policy}"
     yield f"subscription {row.id} has {kept}"
+
+
+@verb(
+    "subscriptions ask",
+    "say where a subscription's receiver can be asked about what may have been sent",
+    _ID,
+    argument("ask", metavar="URL", help="a URL with {token} in it; none: it cannot be asked"),
+    WHY,
+    OPERATOR,
+)
+async def set_ask(store: "Store", id: int, ask: str, operator: str, reason: str | None) -> SubscriptionRow:
+    changes = subscriptions.Changes.checked(None, None, None, ask)
+    return await subscriptions.apply(store, id, changes, operator=operator, reason=reason)
+
+
+@set_ask.text
+def _(row: SubscriptionRow) -> Iterator[str]:
+    if row.ask is None:
+        yield f"the receiver of subscription {row.id} cannot be asked"
+    else:
+        yield f"the receiver of subscription {row.id} is asked at {row.ask} before anything is sent to it again"
 
 
 def _types_of(args: argparse.Namespace) -> Sequence[str]:

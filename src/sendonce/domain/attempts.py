@@ -21,6 +21,7 @@ class Claim(NamedTuple):
     """One leased attempt with all a sender needs. A tuple, because one is made for every delivery.
 
     `destination` is what was recorded, `address` where it goes to (a subscription's own destination).
+    `ask` is where the subscription's receiver can be asked.
     `is_proven` says that a late answer has shown it was delivered: it is completed without sending.
     """
 
@@ -51,6 +52,7 @@ class Claim(NamedTuple):
     notification_id: str | None
     seconds_left: float | None
     seconds_put_off: float | None = None
+    ask: str | None = None
 
     def delivery(self, *, in_doubt: bool, can_look_up: bool | None) -> Delivery:
         """What decide() needs to know of this delivery."""

@@ -12,6 +12,9 @@ from sendonce.domain.texts import digest
 from sendonce.errors import BadDestination
 
 LONGEST = 2000
+# The place of a message's token in an address where its receiver can be asked.
+TOKEN = "{token}"  # noqa: S105
+_PLACE = "0token0"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 _MAILBOX = re.compile(r"[^\s@<>()\[\]\\,;:\"]{1,64}")
 _DOMAIN = re.compile(r"(?=.{1,253}$)(?:[^\W_](?:[\w-]{0,61}[^\W_])?)(?:\.[^\W_](?:[\w-]{0,61}[^\W_])?)*")
@@ -204,3 +207,17 @@ def _shown(text: str) -> str:
     if colon and (":" in user or scheme.lower() != "mailto"):
         text = f"{scheme}:…@{after}"
     return repr(text if len(text) <= 80 else text[:77] + "…")
+
+
+def normalise_ask(ask: str) -> str:
+    """An address where a receiver can be asked, in its one spelling; BadDestination says what is wrong with it."""
+    head, _, rest = ask.partition("://")
+    if head.lower() not in ("http", "https"):
+        raise BadDestination("an address to ask at begins with https:// or http://")
+    after_host = re.search(r"[/?]", rest)
+    if ask.count(TOKEN) != 1 or _PLACE in ask or after_host is None or rest.index(TOKEN) < after_host.start():
+        raise BadDestination(f"an address to ask at has {TOKEN} in it once, after the host, where the token belongs")
+    try:
+        return normalise(ask.replace(TOKEN, _PLACE)).replace(_PLACE, TOKEN)
+    except BadDestination as error:
+        raise BadDestination(f"an address to ask at: {error}") from None

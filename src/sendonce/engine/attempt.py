@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from sendonce.channels.protocol import NONE, Asking, Channel, Credentials, Message, look_up
+from sendonce.channels.protocol import NONE, Asking, Channel, Credentials, LookingUp, Message, look_up
 from sendonce.channels.registry import Channels
 from sendonce.checkpoints import checkpoint
 from sendonce.domain.answers import (
@@ -81,16 +81,16 @@ class _Route(NamedTuple):
     """How the receiver of a claim is reached; without `asking` it cannot be asked."""
 
     channel: Channel
-    asking: Asking | None
+    asking: LookingUp | None
     message: Message
 
 
 NOT_ASKED = LookedUp()
 Seconds = Callable[[Policy], float]
-AskOnce = Callable[[Asking, Message, float], Awaitable[LookUp]]
+AskOnce = Callable[[LookingUp, Message, float], Awaitable[LookUp]]
 
 
-async def _look_up(asking: Asking, message: Message, seconds: float) -> LookUp:
+async def _look_up(asking: LookingUp, message: Message, seconds: float) -> LookUp:
     return await asking.look_up(message, timeout=seconds)
 
 
@@ -130,7 +130,8 @@ class AttemptRunner:
         if type(outcome) is not Delivered or outcome.sent_at is not None:
             outcome = _checked(outcome)
         if asking is not None and type(outcome) is Delivered and not outcome.notification_id:
-            outcome = NO_ID
+            # A receiver that a subscription says can be asked knows a message by our token, and has no id of its own.
+            outcome = NO_ID if isinstance(asking, Asking) else replace(outcome, notification_id=message.token)
         return known.report(claim, lease_id, outcome)
 
     async def ask(self, claim: Claim, policy: Policy, seconds: Seconds) -> LookedUp:
@@ -151,7 +152,7 @@ class AttemptRunner:
         credentials = await self._credentials_of(claim)
         if isinstance(credentials, Deferred):
             return credentials
-        asking = self._channels.find_asking(claim.address, is_subscription=is_subscription)
+        asking = self._channels.find_asking(claim.address, is_subscription=is_subscription, ask=claim.ask)
         return _Route(channel, asking, message_of(claim, self._namespace, credentials))
 
     async def _credentials_of(self, claim: Claim) -> Credentials | Deferred:
@@ -182,6 +183,7 @@ def message_of(claim: Claim, namespace: str, credentials: Credentials = NONE) ->
         namespace=namespace,
         destination=claim.destination,
         corrections=claim.corrections,
+        ask=claim.ask,
     )
 
 

@@ -126,5 +126,7 @@ class Orchestrator:
 
     def _resolve(self, report: Report) -> Result:
         claim = report.claim
-        can_look_up = self._channels.can_look_up(claim.address, is_subscription=claim.subscription_id is not None)
+        can_look_up = self._channels.can_look_up(
+            claim.address, is_subscription=claim.subscription_id is not None, ask=claim.ask
+        )
         return resolve(report, self._policies.of(claim), can_look_up=can_look_up)

@@ -70,7 +70,7 @@ def verify(
     if rules is None:
         raise ConfigError(f"there is no scheme {scheme!r}; there are: {', '.join(_SCHEMES)}")
     keys = _keys(secrets, rules)
-    given = {name: _header(headers, name) for name in rules.headers}
+    given = {name: header_of(headers, name) for name in rules.headers}
     signed = rules.read(given, body)
     expected = [rules.written(hmac.digest(key, signed.content, "sha256")).encode() for key in keys]
     # Every pair is compared, so that the time it takes tells nothing.
@@ -173,7 +173,7 @@ def _keys(secrets: str | Sequence[str], rules: _Rules) -> list[bytes]:
     return [rules.key(each) for each in wanted]
 
 
-def _header(headers: Headers, name: str) -> str:
+def header_of(headers: Headers, name: str) -> str:
     """The one value that a header has. Servers hand on bytes that are no text as what cannot be encoded."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     values = [value for given, value in pairs if given.lower() == name]

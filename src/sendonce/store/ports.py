@@ -12,9 +12,11 @@ from typing import Protocol
 from sendonce.domain.attempts import NO_FENCE, Fence, Lease, Refusal, Report, Result, Verdict, Witness
 from sendonce.domain.breakers import Answers, LetOut, Pauses
 from sendonce.domain.events import NewEvent
+from sendonce.domain.evidence import Evidence
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served
 from sendonce.store.bulk import BulkStore, OperationRow
+from sendonce.store.late_evidence import Weighed
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import (
     Acted,
@@ -370,6 +372,7 @@ class OperatorStore(Protocol):
         description: str | None,
         operator: str,
         rate: float | None = None,
+        ask: str | None = None,
         secrets: Sealing | None = None,
     ) -> int:
         """Enter a subscription with its secrets by kind (as they are to be stored, told its id); its id."""
@@ -388,6 +391,10 @@ class OperatorStore(Protocol):
 
         The dead letters are closed as attested. NotAllowed, and nothing written, when one is not open.
         """
+        ...
+
+    async def add_evidence(self, delivery_id: int, evidence: Evidence, *, operator: str) -> Weighed:
+        """Write evidence about a delivery with what it does to its newest generation. The same evidence counts once."""
         ...
 
     async def add_finding(
@@ -412,6 +419,12 @@ class OperatorStore(Protocol):
         self, subscription_id: int, policy: str | None, *, operator: str, reason: str | None
     ) -> Acted:
         """Its own limits from now on, for what waits too; None: those of the channel and the default."""
+        ...
+
+    async def set_subscription_ask(
+        self, subscription_id: int, ask: str | None, *, operator: str, reason: str | None
+    ) -> Acted:
+        """Where its receiver is asked from now on about what may have been sent; None: it cannot be asked."""
         ...
 
     async def set_subscription_types(

@@ -1,11 +1,13 @@
 """What people look at in a database: lists and rows of everything, without a verb that changes anything."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from sendonce.domain.evidence import Evidence
 from sendonce.domain.requests import RequestState
 from sendonce.store.filters import Filter, Page
+from sendonce.store.late_evidence import Sought, Weighed
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
     SUBSCRIPTIONS_SHOWN,
@@ -15,6 +17,7 @@ from sendonce.store.records import (
     DeadLetterRow,
     DeliveryRow,
     EventRow,
+    EvidenceRow,
     FindingRow,
     KeptSecret,
     LeaseRow,
@@ -111,6 +114,20 @@ class ReadStore(Protocol):
         ...
 
     async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
+
+    async def preview_evidence(self, delivery_id: int, evidence: Evidence) -> Weighed:
+        """Say what evidence would do; nothing is written."""
+        ...
+
+    async def evidence_of(self, delivery_id: int) -> list[EvidenceRow]:
+        """What came in later about a delivery, the oldest first."""
+        ...
+
+    async def seek_deliveries(
+        self, by: str, wanted: Collection[str], place: str, *, before: int | None = None
+    ) -> Sought:
+        """Look through one bounded step of a place for the newest deliveries with these tokens, or other side's ids."""
+        ...
 
     async def dead_letters(self, wanted: Filter) -> Page[DeadLetterRow]:
         """List the open ones."""

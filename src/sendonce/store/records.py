@@ -144,6 +144,23 @@ class FindingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRow:
+    """What came in later about a delivery, from where, and what it did (see `domain.evidence.Effect`)."""
+
+    id: int
+    delivery_id: int
+    attempt: int | None
+    source: str
+    outcome: str
+    effect: str
+    notification_id: str | None
+    reference: str | None
+    occurred_at: datetime | None
+    created_at: datetime
+    details: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionRow:
     """A delivery that goes instead of one that was given up (`replaces`), and who has corrected it, and why."""
 
@@ -168,6 +185,7 @@ class SubscriptionRow:
     rate: float | None
     description: str | None
     created_at: datetime
+    ask: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

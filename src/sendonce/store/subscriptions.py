@@ -39,11 +39,18 @@ def add_subscription(
     description: str | None,
     operator: str,
     rate: float | None = None,
+    ask: str | None = None,
     secrets: Sealing | None = None,
 ) -> Steps[int]:
     """Enter a subscription with its secrets by kind (as they are to be stored, told its id); its id."""
     [[subscription_id]] = yield from rows(
-        "add_subscription", tenant=tenant, destination=destination, policy=policy, rate=rate, description=description
+        "add_subscription",
+        tenant=tenant,
+        destination=destination,
+        policy=policy,
+        rate=rate,
+        description=description,
+        ask=ask,
     )
     yield from rows("add_subscription_types", tenant=tenant, types=list(types), subscription_id=subscription_id)
     if secrets is not None:
@@ -79,6 +86,12 @@ def set_subscription_policy(
     """Its own limits from now on, for what waits too; None: those of the channel and the default."""
     yield from _change("set_subscription_policy", subscription_id, policy=policy)
     return (yield from _log("policy", subscription_id, operator, reason))
+
+
+def set_subscription_ask(subscription_id: int, ask: str | None, *, operator: str, reason: str | None) -> Steps[Acted]:
+    """Where its receiver is asked from now on about what may have been sent; None: it cannot be asked."""
+    yield from _change("set_subscription_ask", subscription_id, ask=ask)
+    return (yield from _log("ask", subscription_id, operator, reason))
 
 
 def set_subscription_types(

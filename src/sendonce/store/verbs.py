@@ -12,6 +12,7 @@ from sendonce.store import dead_letters as dead_letter_verbs
 from sendonce.store import deliveries as delivery_verbs
 from sendonce.store import erasure as erasure_verbs
 from sendonce.store import events as event_verbs
+from sendonce.store import late_evidence as evidence_verbs
 from sendonce.store import leases as lease_verbs
 from sendonce.store import losses as loss_verbs
 from sendonce.store import operations_log, verifying
@@ -107,6 +108,9 @@ class Verbs(ABC):
     lease_of = reads(On.PEOPLE, delivery_verbs.lease_of)
     findings_of = reads(On.PEOPLE, delivery_verbs.findings_of)
     namespace = reads(On.PEOPLE, delivery_verbs.namespace)
+    seek_deliveries = reads(On.PEOPLE, evidence_verbs.seek_deliveries)
+    preview_evidence = reads(On.PEOPLE, evidence_verbs.preview_evidence)
+    evidence_of = reads(On.PEOPLE, evidence_verbs.evidence_of)
 
     dead_letters = reads(On.PEOPLE, dead_letter_verbs.dead_letters)
     dead_letter_summary = reads(On.PEOPLE, dead_letter_verbs.dead_letter_summary)
@@ -122,6 +126,7 @@ class Verbs(ABC):
     set_subscription_state = acts(On.PEOPLE, subscription_verbs.set_subscription_state)
     set_subscription_rate = acts(On.PEOPLE, subscription_verbs.set_subscription_rate)
     set_subscription_policy = acts(On.PEOPLE, subscription_verbs.set_subscription_policy)
+    set_subscription_ask = acts(On.PEOPLE, subscription_verbs.set_subscription_ask)
     set_subscription_types = acts(On.PEOPLE, subscription_verbs.set_subscription_types)
     disable_subscription = acts(On.PEOPLE, subscription_verbs.disable_subscription)
     add_test = acts(On.PEOPLE, subscription_verbs.add_test)
@@ -194,6 +199,7 @@ class Verbs(ABC):
     doubt = acts(On.RESULTS, reconciliation_verbs.doubt)
     log_doubt = asks(On.RESULTS, reconciliation_verbs.log_doubt)
     attest = acts(On.PEOPLE, reconciliation_verbs.attest)
+    add_evidence = acts(On.PEOPLE, evidence_verbs.add_evidence)
     add_finding = acts(On.PEOPLE, reconciliation_verbs.add_finding)
     left_alone = reads(On.PEOPLE, reconciliation_verbs.left_alone)
     first_delivery_since = reads(On.PEOPLE, reconciliation_verbs.first_delivery_since)

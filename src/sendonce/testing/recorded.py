@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sendonce.channels.protocol import Asking, Channel, Message
+from sendonce.channels.protocol import Channel, LookingUp, Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Outcome
 from sendonce.testing.receiver import Receiver, Recording
@@ -34,13 +34,13 @@ class RecordedChannels(Channels):
             return self._recording
         return _Heard(channel, self._hear)
 
-    def find_asking(self, address: str, *, is_subscription: bool = False) -> Asking | None:
+    def find_asking(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> LookingUp | None:
         if self.find(address, is_subscription=is_subscription) is self._recording:
             return self._recording if self._receiver.can_be_asked else None
-        return super().find_asking(address, is_subscription=is_subscription)
+        return super().find_asking(address, is_subscription=is_subscription, ask=ask)
 
-    def can_look_up(self, address: str, *, is_subscription: bool = False) -> bool:
-        return self.find_asking(address, is_subscription=is_subscription) is not None
+    def can_look_up(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> bool:
+        return self.find_asking(address, is_subscription=is_subscription, ask=ask) is not None
 
 
 class _Heard:

@@ -109,6 +109,7 @@ async def operate(store: PostgresStore) -> None:
         tenant="", types=["a.b"], destination="null:a", policy=None, description=None, operator="ada"
     )
     await store.set_subscription_policy(added, None, operator="ada", reason=None)
+    await store.set_subscription_ask(added, None, operator="ada", reason=None)
     await store.set_subscription_types(added, ["c.d"], operator="ada", reason=None)
     await store.add_test(added, new_event("sendonce.test", {}, key="test"), operator="ada")
     for state in ("paused", "active", "removed"):

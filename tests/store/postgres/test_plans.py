@@ -247,6 +247,7 @@ SMALL = {
     "give_back_tokens",
     "set_subscription_rate",
     "set_subscription_policy",
+    "set_subscription_ask",
     "tenant_of_subscription",
     "add_test_event",
     "add_test_delivery",

@@ -44,7 +44,7 @@ class Explanation:
             told += [each.recorded, *each.gone]
             for story in each.deliveries:
                 told.append(f"delivery {story.known.delivery.id} goes {story.goes_to}")
-                told += [*story.attempts, *story.whereabouts, *story.generations, *story.findings]
+                told += [*story.attempts, *story.whereabouts, *story.generations, *story.findings, *story.evidence]
         return tuple(told)
 
 
@@ -107,6 +107,7 @@ async def _gather(
         stop=None if delivery.status.is_final else holding(status.stops, delivery, address),
         room=next((each for each in status.rooms if each.name == delivery.parked_on), None),
         findings=tuple(await store.findings_of(delivery.id)),
+        evidence=tuple(await store.evidence_of(delivery.id)),
         corrections=tuple(await store.corrections_of(delivery.id)),
         generations=tuple(sorted(generations, key=lambda each: each.generation)),
         has_workers=bool(status.workers),

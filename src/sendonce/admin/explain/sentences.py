@@ -7,6 +7,7 @@ from sendonce.admin.status import waits_for
 from sendonce.admin.stops import spelled
 from sendonce.admin.text import ago, counted, dated, one_line, ordinal, until
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.destinations import place_of
 from sendonce.domain.durations import format_duration
 from sendonce.domain.outcomes import FOUND
 from sendonce.store.records import AttemptRow, DeadLetterRow
@@ -91,6 +92,9 @@ def _waiting(known: Known) -> str:
 def _action(known: Known, number: str) -> str:
     if known.delivery.proven_at is not None:
         return f"the {number} attempt, which completes it without sending,"
+    if known.delivery.in_doubt and known.subscription is not None and known.subscription.ask is not None:
+        place = one_line(place_of(known.subscription.ask))
+        return f"the {number} attempt, which asks {place} about it and sends it again only where that does not have it,"
     if known.delivery.in_doubt:
         return f"the {number} attempt, which asks about it or else sends it again with the same token,"
     return f"the {number} attempt"

@@ -10,6 +10,7 @@ from sendonce.store.records import (
     CorrectionRow,
     DeadLetterRow,
     DeliveryRow,
+    EvidenceRow,
     FindingRow,
     LeaseRow,
     Room,
@@ -19,6 +20,7 @@ from sendonce.store.records import (
 
 HELD = "held"
 A_PERSON = "a person"
+THE_SERVICE = "the service"
 _OURS = "our_"
 _VARIABLE = "SENDONCE_"
 
@@ -41,6 +43,7 @@ class Known:
     stop: StopRow | None = None
     room: Room | None = None
     findings: tuple[FindingRow, ...] = ()
+    evidence: tuple[EvidenceRow, ...] = ()
     corrections: tuple[CorrectionRow, ...] = ()
     generations: tuple[DeliveryRow, ...] = ()
     has_workers: bool = True
@@ -60,6 +63,7 @@ class Known:
             stop=None if self.stop is None else replace(self.stop, scope="", value="", operator="", reason=None),
             room=None if self.room is None else _room(self.room),
             findings=tuple(_finding(each) for each in self.findings),
+            evidence=tuple(replace(each, source=THE_SERVICE, reference=None, details=None) for each in self.evidence),
             corrections=tuple(replace(each, operator=None, reason=None) for each in self.corrections),
             generations=self.generations,
             has_workers=True,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sendonce.admin.explain.sentences import error_text, whereabouts
 from sendonce.admin.explain.snapshot import Known
-from sendonce.admin.text import ago, one_line
+from sendonce.admin.text import ago, dated, one_line
 from sendonce.domain.durations import format_duration
-from sendonce.store.records import ATTESTED, AttemptRow, CorrectionRow, FindingRow
+from sendonce.store.records import ATTESTED, AttemptRow, CorrectionRow, EvidenceRow, FindingRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class Story:
     whereabouts: tuple[str, ...]
     generations: tuple[str, ...]
     findings: tuple[str, ...]
+    evidence: tuple[str, ...]
     known: Known
 
 
@@ -28,6 +29,7 @@ def tell(known: Known) -> Story:
         whereabouts=tuple(whereabouts(known)),
         generations=(*_generations(known), *(_correction(known, each) for each in known.corrections)),
         findings=tuple(_finding(known, each) for each in known.findings if each.kind != ATTESTED),
+        evidence=tuple(_evidence(known, each) for each in known.evidence),
         known=known,
     )
 
@@ -82,6 +84,21 @@ def _correction(known: Known, correction: CorrectionRow) -> str:
     new_id = correction.delivery_id
     more = known.for_operators(f": sendonce explain delivery:{new_id}")
     return f"{told}: delivery {new_id} goes instead, {after}{more}"
+
+
+_EFFECTS = {
+    "settled": "that settled it",
+    "known": "that was known",
+    "contradicts": "that contradicts what was known, and changed nothing",
+    "noted": "that is for whoever decides about it",
+}
+
+
+def _evidence(known: Known, evidence: EvidenceRow) -> str:
+    occurred = "" if evidence.occurred_at is None else f", as of {dated(evidence.occurred_at, known.now)}"
+    about = f" ({one_line(evidence.details)})" if evidence.details else ""
+    said = f"{one_line(evidence.source)} said {evidence.outcome}{about}{occurred}"
+    return f"{ago(evidence.created_at, known.now)} {said}; {_EFFECTS.get(evidence.effect, evidence.effect)}"
 
 
 def _finding(known: Known, finding: FindingRow) -> str:

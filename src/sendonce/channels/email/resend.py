@@ -25,6 +25,8 @@ _SAFE = CannotTell("no_id", "Resend gave no id to ask by, but recognises the tok
 _FORGOTTEN = CannotTell("forgotten", "Resend gave no id to ask by, and may have forgotten the token by now")
 _CREDENTIALS = {"missing_api_key", "restricted_api_key", "invalid_api_key"}
 _THE_MAIL = {400, 413, 422}
+# What their webhooks show of a mail, so that it is known again by more than an id that we may never have got.
+_TAG = "sendonce"
 _SENDER = {"invalid_from_address"}
 
 
@@ -63,6 +65,7 @@ class Resend:
                     {"filename": each.filename, "content_type": each.content_type, "content": each.content}
                     for each in mail.attachments
                 ],
+                "tags": [{"name": _TAG, "value": token}],
             }
         )
         headers = {**self._headers(), "Content-Type": "application/json", "Idempotency-Key": token}

@@ -17,7 +17,7 @@ from sendonce.channels.http.client import Answer, Forbidden, HttpClient
 from sendonce.channels.http.webhook import post
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.answers import FORBIDDEN, WRONG_BEARER
-from sendonce.domain.destinations import normalise
+from sendonce.domain.destinations import TOKEN, normalise
 from sendonce.domain.headers import bearer_of, is_allowed
 from sendonce.domain.outcomes import (
     CannotTell,
@@ -31,7 +31,6 @@ from sendonce.domain.outcomes import (
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadDestination, ConfigError
 
-TOKEN = "{token}"  # noqa: S105 — the place of a message's token in a look-up address
 _CAP = 16_384
 _ID_LENGTH = 500
 _SECRET = re.compile(r"[\x21-\x7e]+", re.ASCII)
@@ -188,7 +187,7 @@ class AskingEndpoint(HttpEndpoint):
         found = _object_in(answered)
         if found is None:
             return NoAnswer("malformed_answer", "it answered a look-up with something other than a JSON object")
-        return Found(_id_in(answered, found, self._profile), _time_in(found))
+        return Found(_id_in(answered, found, self._profile), time_in(found, "sent_at", "created_at"))
 
     def _id_for(self, message: Message, answer: Answer) -> str | None:
         id = super()._id_for(message, answer)
@@ -259,9 +258,9 @@ def _id_in(answer: Answer, found: Mapping[str, Any] | None, profile: HttpProfile
     return str(id)[:_ID_LENGTH] or None
 
 
-def _time_in(found: Mapping[str, Any]) -> datetime | None:
+def time_in(found: Mapping[str, Any], *names: str) -> datetime | None:
     """When it got the message, where it says so in a form that leaves no doubt."""
-    for name in ("sent_at", "created_at"):
+    for name in names:
         try:
             moment = datetime.fromisoformat(found.get(name) or "")
         except (ValueError, TypeError):

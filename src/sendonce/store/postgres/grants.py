@@ -123,7 +123,7 @@ grant insert, update (state, last_id, looked, affected, skipped, updated_at, fin
   to {operator}, {orchestrator};
 grant insert, delete on sendonce_stops to {operator};
 grant insert on sendonce_subscriptions to {operator};
-grant update (state, state_reason, updated_at, policy, rate, description) on sendonce_subscriptions to {operator};
+grant update (state, state_reason, updated_at, policy, rate, description, ask) on sendonce_subscriptions to {operator};
 -- where it goes stays: whoever could change that would have a secret sent elsewhere that they may not read
 revoke update (destination) on sendonce_subscriptions from {operator};
 grant insert, delete on sendonce_subscription_types to {operator};

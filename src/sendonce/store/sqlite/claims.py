@@ -92,7 +92,7 @@ class Claims:
 
 def claim_of(row: Row) -> Claim:
     """A claim from the columns of `claim_due`."""
-    return Claim._make((*row[:13], moment(row[13]), *row[14:22], row[22] == 1, row[23] == 1, *row[24:27]))
+    return Claim._make((*row[:13], moment(row[13]), *row[14:22], row[22] == 1, row[23] == 1, *row[24:28]))
 
 
 def _start(

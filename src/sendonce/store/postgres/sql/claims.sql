@@ -58,6 +58,7 @@ select d.id, d.attempt_count + 1, d.event_id, event.tenant, event.type, event.ke
        d.if_unsure, d.attempt_count, d.deferred_count, d.corrections, d.generation, d.in_doubt,
        d.proven_at is not null, d.notification_id, extract(epoch from d.expires_at - now())::float8,
        extract(epoch from now() - d.put_off_since)::float8,
+       s.ask,
        t.lease_id, t.until, t.until_id, t.held, t.at, t.refused
   from fence
   left join claimed d on true
@@ -66,7 +67,8 @@ select d.id, d.attempt_count + 1, d.event_id, event.tenant, event.type, event.ke
     select e.tenant, e.type, e.key, e.payload, e.headers, e.subject, e.version, e.created_at
       from sendonce_events e where e.id = d.event_id offset 0) event on true
   left join lateral (
-    select n.destination, n.state, n.policy from sendonce_subscriptions n where n.id = d.subscription_id offset 0) s on true
+    select n.destination, n.state, n.policy, n.ask
+      from sendonce_subscriptions n where n.id = d.subscription_id offset 0) s on true
   left join lateral (
     select c.content from sendonce_contents c
      where d.has_content and c.event_id = d.event_id and c.destination_hash = d.destination_hash

@@ -65,7 +65,8 @@ select id, deliveries from sendonce_leases where expires_at <= now() order by ex
 select d.id, a.attempt, d.event_id, e.tenant, e.type, e.key, d.destination, coalesce(s.destination, d.destination),
        '', null, null, null, null, e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count,
        d.deferred_count, d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
-       extract(epoch from d.expires_at - now())::float8, extract(epoch from now() - d.put_off_since)::float8, a.lease_id
+       extract(epoch from d.expires_at - now())::float8, extract(epoch from now() - d.put_off_since)::float8,
+       s.ask, a.lease_id
   from unnest(:delivery_ids::bigint[]) as w(id)
  cross join lateral (
    select t.attempt, t.lease_id from sendonce_attempts t

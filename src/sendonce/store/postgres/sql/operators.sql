@@ -75,8 +75,8 @@ with d as (
 select count(*) from d;
 
 -- name: add_subscription
-insert into sendonce_subscriptions (tenant, destination, policy, rate, description)
-values (:tenant, :destination, :policy, :rate, :description)
+insert into sendonce_subscriptions (tenant, destination, policy, rate, description, ask)
+values (:tenant, :destination, :policy, :rate, :description, :ask)
 returning id;
 
 -- name: add_subscription_types

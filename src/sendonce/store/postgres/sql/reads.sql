@@ -216,7 +216,7 @@ select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*),
 -- name: subscriptions
 select s.id, s.tenant,
        array(select t.pattern from sendonce_subscription_types t where t.subscription_id = s.id order by t.pattern),
-       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at
+       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at, s.ask
   from sendonce_subscriptions s
  where (:tenant::text is null or s.tenant = :tenant::text)
    and (:subscription_id::bigint is null or s.id = :subscription_id::bigint)

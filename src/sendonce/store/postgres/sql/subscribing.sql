@@ -4,6 +4,12 @@ update sendonce_subscriptions
  where id = :subscription_id and state <> 'removed'
 returning id;
 
+-- name: set_subscription_ask
+update sendonce_subscriptions
+   set ask = :ask, updated_at = now()
+ where id = :subscription_id and state <> 'removed'
+returning id;
+
 -- name: tenant_of_subscription
 update sendonce_subscriptions
    set updated_at = now()

@@ -8,7 +8,7 @@ select d.id, d.attempt_count + 1, d.event_id, e.tenant, e.type, e.key, d.destina
        own.content, e.headers, e.subject, e.version,
        e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count, d.deferred_count,
        d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
-       (d.expires_at - :now) / 1e6, (:now - d.put_off_since) / 1e6, s.rate
+       (d.expires_at - :now) / 1e6, (:now - d.put_off_since) / 1e6, s.ask, s.rate
 
 -- part: claimed
  cross join sendonce_events e not indexed on e.id = d.event_id

@@ -61,7 +61,7 @@ select id, deliveries from sendonce_leases where expires_at <= :now order by exp
 select d.id, a.attempt, d.event_id, e.tenant, e.type, e.key, d.destination, coalesce(s.destination, d.destination),
        '', null, null, null, null, e.created_at, d.subscription_id, s.state, s.policy, d.if_unsure, d.attempt_count,
        d.deferred_count, d.corrections, d.generation, d.in_doubt, d.proven_at is not null, d.notification_id,
-       (d.expires_at - :now) / 1e6, (:now - d.put_off_since) / 1e6, a.lease_id
+       (d.expires_at - :now) / 1e6, (:now - d.put_off_since) / 1e6, s.ask, a.lease_id
   from json_each(:delivery_ids) w
  cross join sendonce_attempts a on a.delivery_id = w.value
  cross join sendonce_deliveries d not indexed on d.id = a.delivery_id

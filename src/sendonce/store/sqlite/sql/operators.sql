@@ -61,8 +61,8 @@ update sendonce_deliveries
  where parked_on = :parked_on;
 
 -- name: add_subscription
-insert into sendonce_subscriptions (tenant, destination, policy, rate, description, created_at, updated_at)
-values (:tenant, :destination, :policy, :rate, :description, :now, :now)
+insert into sendonce_subscriptions (tenant, destination, policy, rate, description, ask, created_at, updated_at)
+values (:tenant, :destination, :policy, :rate, :description, :ask, :now, :now)
 returning id;
 
 -- name: add_subscription_types

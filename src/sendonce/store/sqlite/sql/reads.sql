@@ -219,7 +219,7 @@ select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*),
 select s.id, s.tenant,
        (select json_group_array(t.pattern)
           from (select pattern from sendonce_subscription_types where subscription_id = s.id order by pattern) t),
-       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at
+       s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at, s.ask
   from sendonce_subscriptions s
  where (:tenant is null or s.tenant = :tenant)
    and (:subscription_id is null or s.id = :subscription_id)

@@ -1,0 +1,86 @@
+-- name: doubtful_window
+select id
+  from sendonce_deliveries indexed by sendonce_deliveries_in_doubt
+ where in_doubt = 1 and id < :before
+ order by id desc
+ limit :window;
+
+-- name: deliveries_of_tokens
+-- Tokens are computed, never stored.
+select d.id, provider_token(:namespace, e.tenant, e.type, e.key, d.destination, d.corrections) as token
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ cross join sendonce_events e not indexed on e.id = d.event_id
+ where token in (select value from json_each(:tokens))
+ order by d.id desc;
+
+-- name: deliveries_of_notifications
+select d.id, d.notification_id
+  from json_each(:ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ where d.notification_id in (select value from json_each(:notification_ids))
+ order by d.id desc;
+
+-- name: evidence_target
+-- The newest generation with the same token, whichever of them was found.
+select n.id, n.status, n.in_doubt, n.proven_at is not null, n.notification_id, n.attempt_count, n.created_at,
+       exists (select 1 from sendonce_deliveries p
+                where p.event_id = n.event_id and p.destination_hash = n.destination_hash
+                  and p.generation = n.generation - 1 and p.status = 'Completed'),
+       z.id, z.closed_as
+  from sendonce_deliveries d
+  join sendonce_deliveries n
+    on n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.corrections = d.corrections
+  left join sendonce_dead_letters z on z.delivery_id = n.id
+ where d.id = :delivery_id
+ order by n.generation desc
+ limit 1;
+
+-- name: known_evidence
+-- The same reference of a source, or the same word of it about the same delivery where it gives none.
+select delivery_id, effect
+  from sendonce_evidence
+ where (source = :source and reference = :reference)
+    or (:reference is null and delivery_id = :delivery_id and source = :source and reference is null
+        and outcome = :outcome and notification_id is :notification_id)
+ order by id
+ limit 1;
+
+-- name: add_evidence
+insert into sendonce_evidence
+  (created_at, occurred_at, delivery_id, attempt, source, outcome, token, notification_id, reference, effect, operator,
+   details)
+values
+  (:now, :occurred_at, :delivery_id, :attempt, :source, :outcome, :token, :notification_id, :reference, :effect,
+   :operator, :details)
+returning id;
+
+-- name: prove_by_evidence
+-- Its next attempt completes it without sending.
+update sendonce_deliveries
+   set proven_at = :now, notification_id = coalesce(:notification_id, notification_id), updated_at = :now,
+       not_before = null, next_attempt_at = case when parked_on is null then :now end
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: refuse_by_evidence
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = :now,
+       final_error_code = :error_code
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: bury_by_evidence
+insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
+values (:delivery_id, :now, 'refused', :error_code, :error_message)
+returning id;
+
+-- name: count_by_evidence
+insert into sendonce_counters (created_at, amount, name) values (:now, 1, 'dead_lettered');
+
+-- name: evidence_of
+select id, delivery_id, attempt, source, outcome, effect, notification_id, reference, occurred_at, created_at, details
+  from sendonce_evidence
+ where delivery_id = :delivery_id
+ order by id
+ limit 1000;
