@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         TenantSubscription,
     )
     from sendonce.compose import migrate
-    from sendonce.devtools.receive.embedded import embedded_receiver
+    from sendonce.devtools.receive.service import embedded_receiver
     from sendonce.embedded import embedded_worker
     from sendonce.inbox.inbox import Inbox
     from sendonce.inbox.receipts import Receipt
@@ -69,7 +69,7 @@ _LATER = {
     "TenantDelivery": "sendonce.admin.tenants",
     "TenantEvent": "sendonce.admin.tenants",
     "TenantSubscription": "sendonce.admin.tenants",
-    "embedded_receiver": "sendonce.devtools.receive.embedded",
+    "embedded_receiver": "sendonce.devtools.receive.service",
     "embedded_worker": "sendonce.embedded",
     "migrate": "sendonce.compose",
 }

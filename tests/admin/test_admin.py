@@ -11,8 +11,8 @@ import pytest_asyncio
 
 import sendonce
 from sendonce import Admin, Email, NotAllowed, NotFound, Outbox, TenantAdmin
+from sendonce.admin.explain.sentences import tell
 from sendonce.admin.explain.snapshot import Known
-from sendonce.admin.explain.story import tell
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, BadEvent, ConfigError

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.devtools.demo.accounts import Killed, broken_promises, tally
-from sendonce.devtools.demo.counts import Counts
+from sendonce.devtools.demo.accounts import Counts, Killed, broken_promises, tally
 from sendonce.domain.deliveries import DeliveryState
 from tests.demo.values import COMMITTED, GOOD, KILLED, POOR, a_fate, accounts
 

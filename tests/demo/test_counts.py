@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sendonce.devtools.demo.counts import Counts
-from sendonce.devtools.demo.plan import (
+from sendonce.devtools.demo.accounts import Counts
+from sendonce.devtools.demo.shop import (
     BEHAVIOURS,
     KILL_AT,
     ORDERS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.devtools.demo.files import take
+from sendonce.devtools.demo.run import take
 from sendonce.errors import StoreError
 
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from sendonce.devtools.demo.picture import Span, draw, render
-from sendonce.devtools.demo.remote import NOTHING
-from sendonce.devtools.demo.view import Step
+from sendonce.devtools.demo.processes import NOTHING
+from sendonce.devtools.demo.screen import Span, Step, draw, render
 from tests.demo.values import a_view, marked, unpainted
 
 

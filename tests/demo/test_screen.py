@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from sendonce.devtools.demo import screen as screens
-from sendonce.devtools.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, paint, screen
-from sendonce.devtools.demo.view import Step
+from sendonce.devtools.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, Step, paint, screen
 from tests.demo.values import a_view
 
 

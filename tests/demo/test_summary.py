@@ -1,7 +1,7 @@
 """The end of the demonstration as text."""
 
-from sendonce.devtools.demo.counts import Counts
-from sendonce.devtools.demo.summary import directions, sentences, table
+from sendonce.devtools.demo.accounts import Counts
+from sendonce.devtools.demo.run import directions, sentences, table
 from tests.demo.values import accounts, marked, unpainted
 
 PROGRAM, DATABASE = ".venv/bin/sendonce", "sqlite:///sendonce-demo.db"

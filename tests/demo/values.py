@@ -4,12 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sendonce.devtools.demo.accounts import Accounts, Killed, tally
-from sendonce.devtools.demo.counts import Counts
+from sendonce.devtools.demo.accounts import Accounts, Counts, Killed, tally
 from sendonce.devtools.demo.observer import Fate, Progress
-from sendonce.devtools.demo.plan import ORDERS, REFUSED, ROLLED_BACK, Side
-from sendonce.devtools.demo.shop import Naive
-from sendonce.devtools.demo.view import Step, View
+from sendonce.devtools.demo.screen import Step, View
+from sendonce.devtools.demo.shop import ORDERS, REFUSED, ROLLED_BACK, Naive, Side
 from sendonce.domain.deliveries import DeliveryState
 
 COMMITTED = ORDERS - ROLLED_BACK

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sendonce.testing.crashing import CRASH_POINTS
+from sendonce.testing.crash import CRASH_POINTS
 from tests.docs.test_examples import ROOT, examples
 
 PAGE = "docs/how-to/testing.md"

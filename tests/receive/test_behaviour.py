@@ -2,8 +2,7 @@
 
 import pytest
 
-from sendonce.devtools.receive.behaviour import ALWAYS, WELL, Fail, Wait, When, changed
-from sendonce.devtools.receive.rules import Rules
+from sendonce.devtools.receive.behaviour import ALWAYS, WELL, Fail, Rules, Wait, When, changed
 from sendonce.errors import ConfigError
 
 

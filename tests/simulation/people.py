@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sendonce.admin.dead_letters import attest, correct, discard, replay, requeue
-from sendonce.admin.doubt import open_in_doubt
+from sendonce.admin.reconcile import open_in_doubt
 from sendonce.errors import NotAllowed, NotFound, StoreBusy
 from sendonce.outbox.outbox import Outbox
 from tests.simulation.loop import Process, Strand

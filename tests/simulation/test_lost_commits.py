@@ -16,6 +16,7 @@ from sendonce.channels.protocol import Message
 from sendonce.domain.outcomes import LookUp, NotThere
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
+from sendonce.sql.steps import Steps
 from sendonce.store.sqlite import claims
 from sendonce.store.sqlite.connection import QUERIES
 from tests.simulation.run import virtual_time
@@ -124,7 +125,11 @@ def test_database_that_goes_back_doubles_nothing() -> None:
 
 def notices_nothing() -> AbstractContextManager[Any]:
     """A worker does not look whether its newest claim is still there."""
-    return patch.object(claims, "refusal", lambda *args: None)
+
+    def refusal(*args: object) -> Steps[None]:
+        yield from ()
+
+    return patch.object(claims, "refusal", refusal)
 
 
 def asks_at_once() -> AbstractContextManager[Any]:

@@ -10,8 +10,8 @@ import pytest
 
 from sendonce.admin.bulk import plan
 from sendonce.admin.dead_letters import correct, replay, requeue
-from sendonce.admin.doubt import open_in_doubt
 from sendonce.admin.explain import explain
+from sendonce.admin.reconcile import open_in_doubt
 from sendonce.domain.attempts import Fence, Lease, Refusal, Verdict, Witness
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Unknown

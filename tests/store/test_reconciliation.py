@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from sendonce.admin import doubt
+from sendonce.admin import reconcile
 from sendonce.domain.answers import NOT_FOUND
 from sendonce.domain.attempts import Lease, Verdict
 from sendonce.domain.deliveries import DeliveryState
@@ -261,11 +261,11 @@ async def test_requeue_even_if_sent_does_not_cover_a_later_doubt(
 async def test_doubt_that_was_interrupted_is_logged_so_far(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doubt, "STEP", 2)
+    monkeypatch.setattr(reconcile, "STEP", 2)
     given_due_deliveries(database, 5)
 
-    steps = doubt.open_in_doubt(store, operator="ada", reason="restored", wait=timedelta(0))
-    async with aclosing(cast(AsyncGenerator[doubt.Doubted, None], steps)):
+    steps = reconcile.open_in_doubt(store, operator="ada", reason="restored", wait=timedelta(0))
+    async with aclosing(cast(AsyncGenerator[reconcile.Doubted, None], steps)):
         await anext(steps)
 
     [logged] = database.rows("operations")

@@ -98,7 +98,7 @@ def test_machine_whose_clock_is_behind_the_databases_sends_all_the_same(
     box = testing.outbox(connection)
     publish(connection, deliver_at=datetime.now(UTC))
     if not isinstance(connection, sqlite3.Connection):  # there it is the same clock
-        monkeypatch.setattr("sendonce.testing.clock.datetime", Behind)
+        monkeypatch.setattr("sendonce.testing.box.datetime", Behind)
 
     assert len(box.drain()) == 1
 

@@ -9,7 +9,7 @@ from sendonce import ConfigError, Delivered, Unknown, testing
 from sendonce.channels import Channels, Message, Outcome
 from sendonce.checkpoints import POINTS, checkpoint
 from sendonce.testing.box import Box
-from sendonce.testing.crashing import Crash
+from sendonce.testing.crash import Crash
 from tests.outbox.callers import Caller
 from tests.testing.recording import HOOK, MAIL, publish
 

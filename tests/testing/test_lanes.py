@@ -11,7 +11,7 @@ import pytest
 
 from sendonce import NotAllowed, StoreError, testing
 from sendonce.store.sqlite.store import SqliteStore
-from sendonce.testing.connections import opened
+from sendonce.testing.box import opened
 from tests.outbox.callers import SQLITE, Caller
 from tests.outbox.databases import Address
 from tests.testing.conftest import OPENERS, without_tables_in

@@ -13,7 +13,7 @@ from sendonce import testing
 from sendonce.sql.shielded import shielded
 from sendonce.store.postgres.callers import CallersConnection, Rows, Values
 from sendonce.store.sqlite.store import SqliteStore
-from sendonce.testing.connections import opened
+from sendonce.testing.box import opened
 
 
 async def test_work_that_is_shielded_ends_however_often_it_is_cancelled() -> None:

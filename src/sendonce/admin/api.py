@@ -50,10 +50,10 @@ from sendonce.store.records import (
 if TYPE_CHECKING:
     from sendonce.admin.audit import Report as Audited
     from sendonce.admin.doctor import Diagnosis, Limits
-    from sendonce.admin.doubt import Doubted
     from sendonce.admin.erase import Erasing
     from sendonce.admin.prune import ArchiveFile
     from sendonce.admin.prune import Progress as Pruned
+    from sendonce.admin.reconcile import Doubted
     from sendonce.admin.stops import Stopped
     from sendonce.admin.subscriptions import HeldBack, Standing
     from sendonce.admin.verify import Plan
@@ -299,7 +299,7 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
         on_progress: "Callable[[Doubted], None] | None" = None,
     ) -> int:
         """Put everything that is open in doubt, so that receivers are asked before it is sent; return how many."""
-        from sendonce.admin.doubt import open_in_doubt
+        from sendonce.admin.reconcile import open_in_doubt
 
         steps = open_in_doubt(
             await self._store(), operator=self.operator, reason=reason, wait=wait, even_if_running=even_if_running

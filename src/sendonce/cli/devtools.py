@@ -14,7 +14,7 @@ from sendonce.signing import key_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sendonce.devtools.receive.desk import Tell
+    from sendonce.devtools.receive.handler import Tell
     from sendonce.devtools.receive.memory import Arrival
     from sendonce.devtools.receive.web import Verify
 
@@ -72,10 +72,9 @@ def receive(args: argparse.Namespace) -> None:
 
     if find_spec("aiohttp") is None or (args.smtp_port is not None and find_spec("aiosmtpd") is None):
         raise WrongUse("receiving needs more packages: pip install 'sendonce[receive]'")
-    from sendonce.devtools.receive.behaviour import WELL, changed
-    from sendonce.devtools.receive.desk import Desk
+    from sendonce.devtools.receive.behaviour import WELL, Rules, changed
+    from sendonce.devtools.receive.handler import Desk
     from sendonce.devtools.receive.memory import Memory
-    from sendonce.devtools.receive.rules import Rules
     from sendonce.devtools.receive.service import Place, serve
 
     behaviour = configured(lambda: changed(WELL, _settings(args)))
@@ -125,7 +124,7 @@ def _verify(file: Path | None) -> "Verify | None":
 
 
 def _teller(args: argparse.Namespace) -> "Tell":
-    from sendonce.devtools.receive.lines import json_line, line
+    from sendonce.devtools.receive.handler import json_line, line
 
     if args.quiet:
         return lambda arrival, said: None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from sendonce.admin import explain as explaining
 from sendonce.admin.explain import EventStory, Explanation
-from sendonce.admin.explain.story import Story
+from sendonce.admin.explain.sentences import Story
 from sendonce.cli.output import fields_of, paint
 from sendonce.cli.verbs import argument, verb
 

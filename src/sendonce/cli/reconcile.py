@@ -272,7 +272,7 @@ def _repair_lines(report: "Report", args: argparse.Namespace) -> Iterator[str]:
     " so it is asked about first; where nobody can be asked, if_unsure decides.",
 )
 async def doubt(store: "Store", args: argparse.Namespace, operator: str) -> int:
-    from sendonce.admin.doubt import open_in_doubt
+    from sendonce.admin.reconcile import open_in_doubt
 
     changed = 0
     try:
@@ -291,7 +291,7 @@ doubt.json(lambda changed: {"changed": changed})
 
 @doubt.text
 def _(changed: int, wait: timedelta | None) -> Iterator[str]:
-    from sendonce.admin.doubt import USUAL_WAIT
+    from sendonce.admin.reconcile import USUAL_WAIT
 
     lasts, least = (USUAL_WAIT, "at least ") if wait is None else (wait, "")
     lag = f"; nobody asks about them or sends them for {least}{format_duration(lasts)}, then workers do"

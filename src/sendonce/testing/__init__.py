@@ -7,10 +7,8 @@ def test_a_memo_is_mailed_once(connection):
     assert box.drain() == []
 """
 
-from sendonce.testing.box import Box, aoutbox, outbox
-from sendonce.testing.clock import Clock
-from sendonce.testing.crashing import Crashed
-from sendonce.testing.receiver import Receiver
-from sendonce.testing.sent import Sent
+from sendonce.testing.box import Box, Clock, aoutbox, outbox
+from sendonce.testing.crash import Crashed
+from sendonce.testing.receiver import Receiver, Sent
 
 __all__ = ["Box", "Clock", "Crashed", "Receiver", "Sent", "aoutbox", "outbox"]

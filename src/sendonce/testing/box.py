@@ -1,28 +1,113 @@
-"""The test outbox: the engine on the test's own connection, and all that a test wants to tell it or to know."""
+"""The test outbox: the engine on the test's own connection, with a clock of its own, and what a test can ask it."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from sendonce import __version__
 from sendonce.admin.api import Admin
 from sendonce.admin.session import StoreSession
 from sendonce.channels.registry import Channels
-from sendonce.domain.policies import DEFAULT_POLICY, override
-from sendonce.engine.config import check_timeout
+from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
+from sendonce.engine.build import build_engine
+from sendonce.engine.config import WorkerConfig, check_timeout
+from sendonce.engine.lease_keeper import LeaseKeeper
+from sendonce.engine.orchestrator import Policies
+from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
+from sendonce.observability import logs
 from sendonce.sealing import SecretBox
 from sendonce.sql.drivers import AsyncConnection, SyncConnection, is_async
+from sendonce.store import callers
+from sendonce.store.ports import Store
 from sendonce.store.records import DeadLetterRow, DeliveryRow, SubscriptionRow
-from sendonce.testing.clock import Clock
-from sendonce.testing.connections import opened
-from sendonce.testing.crashing import Crash, Crashed
-from sendonce.testing.passing import CONFIG, Pass
-from sendonce.testing.receiver import Receiver
-from sendonce.testing.recorded import RecordedChannels
-from sendonce.testing.sent import Sent
+from sendonce.testing.crash import Crash, Crashed
+from sendonce.testing.receiver import Receiver, RecordedChannels, Sent
+
+
+class Clock:
+    """What the engine takes for the time. Code that records takes the machine's own: move before you record, or reckon
+    `deliver_at` and `expires_at` from `now()`."""
+
+    def __init__(self) -> None:
+        self._moved = timedelta(0)
+
+    def now(self, *, at_least: datetime | None = None) -> datetime:
+        """The machine's time, or what another clock says if that is later; and as much more as this was moved."""
+        here = datetime.now(UTC)
+        return max(here, at_least or here) + self._moved
+
+    def advance(self, by: timedelta = timedelta(0), **parts: float) -> None:
+        """Let time pass: `advance(minutes=2)`, or a timedelta. Leases end, waits are over, deadlines pass."""
+        try:
+            moved = by + timedelta(**parts)
+        except TypeError:
+            raise ConfigError("say how much time passes, like advance(minutes=2, seconds=30)") from None
+        if moved < timedelta(0):
+            raise ConfigError("time cannot be moved back; make another box")
+        self._moved += moved
+
+
+@dataclass(slots=True)
+class Opened:
+    """A store on somebody's connection. What it takes for the time is `now`, which stands still."""
+
+    store: Store
+    lane: callers.CallersConnection
+    now: datetime
+
+
+@asynccontextmanager
+async def opened(connection: Any, clock: Clock) -> AsyncIterator[Opened]:
+    """The store, with its tables made where they are missing; ConfigError for what the engine cannot run on."""
+    lane = await callers.on(connection, clock=lambda: found.now)
+    found = Opened(lane.store, lane, clock.now())
+    found.now = clock.now(at_least=await lane.server_time())
+    await lane.make_tables()
+    yield found
+
+
+CONFIG = WorkerConfig(until_idle=True, once=True)
+
+
+class Pass:
+    """A worker and its lease keeper, on one connection and in one event loop."""
+
+    def __init__(self, opened: Opened, channels: Channels, policy: Policy) -> None:
+        self._opened = opened
+        self._channels = channels
+        self._policies = Policies(policy, channels.settings(), channels.serving)
+        self._worker: Worker | None = None
+
+    def stop(self) -> None:
+        """Claim no more."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def run(self, ended: Sequence[datetime]) -> None:
+        """Work until nothing is left to do now. Leases that `ended` in between are closed as of then."""
+        store = self._opened.store
+        worker_id = await store.register("test", __version__, CONFIG.concurrency, serves=self._channels.names)
+        engine = build_engine(
+            store, self._channels, self._policies, CONFIG,
+            worker_id=worker_id, namespace=await store.namespace(), emit=logs.write,
+        )  # fmt: skip
+        keeper, self._worker = engine.keeper_on(store), engine.worker
+        await self._close_leases(keeper, ended)
+        await self._worker.run()
+        await engine.gone.apply()
+        await keeper.leave()
+
+    async def _close_leases(self, keeper: LeaseKeeper, ended: Sequence[datetime]) -> None:
+        """Other workers would have looked all the time while the clock was moved."""
+        for moment in (*ended, self._opened.now):
+            self._opened.now = moment
+            await keeper.tick()
+
 
 Answer = TypeVar("Answer")
 MOST_TRIES = 100

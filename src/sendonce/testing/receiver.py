@@ -1,13 +1,62 @@
-"""The other side of every channel in a test: it has what it was sent, answers as it is told, and can be asked."""
+"""The receiver of every channel in a test: it keeps what it was sent, answers as it is told, and can be asked."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
-from sendonce.channels.protocol import Message
+from sendonce.channels.protocol import Channel, LookingUp, Message
+from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Accepted, Delivered, Found, LookUp, NotThere, Outcome, Unknown
 from sendonce.errors import ConfigError
-from sendonce.testing.sent import Sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One message that was handed to a channel, and what came of it.
+
+    `destination` is where it went to (a subscription's own address), `token` the same for every attempt of a delivery.
+    `arrived`: the receiver has it, whatever the sender was told.
+    """
+
+    type: str
+    key: str
+    destination: str
+    body: str
+    token: str
+    attempt: int
+    outcome: Outcome
+    arrived: bool
+    tenant: str
+    subject: str | None
+    version: int | None
+    headers: dict[str, str]
+    event_id: int
+    delivery_id: int
+
+    @property
+    def content(self) -> Any:
+        """The body read as JSON: the payload, or the parts of an Email (`subject`, `text`, `html` …)."""
+        return json.loads(self.body)
+
+    @classmethod
+    def of(cls, message: Message, outcome: Outcome, *, arrived: bool | None = None) -> "Sent":
+        return cls(
+            type=message.type,
+            key=message.key,
+            destination=message.address,
+            body=message.body,
+            token=message.token,
+            attempt=message.attempt,
+            outcome=outcome,
+            arrived=isinstance(outcome, Delivered | Accepted) if arrived is None else arrived,
+            tenant=message.tenant,
+            subject=message.subject,
+            version=message.version,
+            headers=json.loads(message.headers or "{}"),
+            event_id=message.event_id,
+            delivery_id=message.delivery_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +147,51 @@ def _names(union: object) -> str:
 
 def _shown(value: object) -> str:
     return f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)[:60]
+
+
+# As all that comes with sendonce: mail cannot be taken back, so what may have been sent is held for a person.
+MAIL_POLICY = {"if_unsure": "hold"}
+
+
+class RecordedChannels(Channels):
+    """Every send is told to `hear`."""
+
+    def __init__(self, receiver: Receiver, hear: Callable[[Sent], None], own: Channels | None) -> None:
+        super().__init__()
+        self._receiver = receiver
+        self._recording = Recording(receiver, hear)
+        self._hear = hear
+        self.add(self._recording, "mailto", **MAIL_POLICY)
+        if own is not None:
+            self.update(own)
+
+    @property
+    def names(self) -> None:
+        """Whatever there is."""
+
+    def find(self, address: str, *, is_subscription: bool = False) -> Channel:
+        channel = super().find(address, is_subscription=is_subscription)
+        if channel is None or channel is self._recording:
+            return self._recording
+        return _Heard(channel, self._hear)
+
+    def find_asking(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> LookingUp | None:
+        if self.find(address, is_subscription=is_subscription) is self._recording:
+            return self._recording if self._receiver.can_be_asked else None
+        return super().find_asking(address, is_subscription=is_subscription, ask=ask)
+
+    def can_look_up(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> bool:
+        return self.find_asking(address, is_subscription=is_subscription, ask=ask) is not None
+
+
+class _Heard:
+    """Somebody's own channel, and an ear beside it."""
+
+    def __init__(self, channel: Channel, hear: Callable[[Sent], None]) -> None:
+        self._channel = channel
+        self._hear = hear
+
+    async def send(self, message: Message, *, timeout: float) -> Outcome:
+        outcome = await self._channel.send(message, timeout=timeout)
+        self._hear(Sent.of(message, outcome))
+        return outcome

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sendonce.admin.explain.find import find
+from sendonce.admin.explain.sentences import Story, tell
 from sendonce.admin.explain.snapshot import Known
-from sendonce.admin.explain.story import Story, tell
 from sendonce.admin.stops import holding
 from sendonce.admin.text import dated, one_line
 from sendonce.domain.texts import provider_token

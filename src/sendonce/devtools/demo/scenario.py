@@ -1,17 +1,86 @@
-"""What happens, scene by scene: down, slow, killed, asked about, refused, done."""
+"""What happens, scene by scene: down, slow, killed, asked about, refused, done. Every wait has its limit."""
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sendonce.devtools.demo import naive
-from sendonce.devtools.demo.accounts import Killed
-from sendonce.devtools.demo.counts import Counts
-from sendonce.devtools.demo.plan import LEASE_SECONDS, POLICY, SLOTS, WAVES, Mood, Side
-from sendonce.devtools.demo.processes import Child
-from sendonce.devtools.demo.stage import Stage
-from sendonce.devtools.demo.view import View
+from sendonce.devtools.demo.accounts import Counts, Killed
+from sendonce.devtools.demo.observer import Observer
+from sendonce.devtools.demo.processes import Child, Family, Receiver
+from sendonce.devtools.demo.screen import Screen, Step, View
+from sendonce.devtools.demo.shop import LEASE_SECONDS, POLICY, SLOTS, WAVES, Mood, Shop, Side
 from sendonce.errors import SendonceError
+
+LIMIT_SECONDS = 36.0
+LOOK_SECONDS = 0.1
+
+
+class Stage:
+    """What the scenes share. `is_up` says whether the receiver lets anybody in."""
+
+    def __init__(self, screen: Screen, shop: Shop, observer: Observer, receiver: Receiver, family: Family) -> None:
+        self.shop = shop
+        self.observer = observer
+        self.receiver = receiver
+        self.family = family
+        self.is_up = False
+        self._screen = screen
+        self._story: list[Step] = []
+        self._placed = {True: 0, False: 0}
+        self._begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._begun
+
+    def tell(self, text: str) -> None:
+        """Say what is happening now."""
+        step = Step(self.seconds, text)
+        self._story.append(step)
+        self._screen.tell(step)
+        self.look()
+
+    def place(self, orders: Iterable[int], *, pause: float) -> None:
+        """Place these orders, one transaction each, with a pause after each."""
+        for number in orders:
+            self._placed[self.shop.place(number)] += 1
+            self.look()
+            time.sleep(pause)
+
+    def look(self) -> View:
+        """See how everything is, and show it; raises when a process has ended that should not have."""
+        self.family.check()
+        view = View(
+            seconds=self.seconds,
+            committed=self._placed[True],
+            rolled_back=self._placed[False],
+            progress=self.observer.progress(),
+            naive=self.shop.naive(),
+            is_up=self.is_up,
+            tallies=self.receiver.counts(),
+            story=tuple(self._story),
+        )
+        self._screen.show(view)
+        return view
+
+    def pause(self, seconds: float) -> None:
+        """Let it be seen for a while."""
+        self.wait(lambda _: True, otherwise="the machine is too busy", least=seconds)
+
+    def wait(self, is_done: Callable[[View], bool], *, otherwise: str, least: float = 0.0) -> View:
+        """Look until it is done, and for at least so many seconds; SendonceError when the whole takes too long."""
+        begun = self.seconds
+        while True:
+            view = self.look()
+            if is_done(view) and self.seconds - begun >= least:
+                return view
+            if self.seconds > LIMIT_SECONDS:
+                raise SendonceError(f"the demonstration took too long: {otherwise}")
+            time.sleep(LOOK_SECONDS)
+
 
 # Answers that a sender must have heard before it is killed. The naive one sends, and hears, a batch at a time.
 HEARD = {Side.SENDONCE: 10, Side.NAIVE: 1}

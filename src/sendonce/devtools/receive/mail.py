@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sendonce.devtools.receive.desk import MAIL, Answer, Desk
+from sendonce.devtools.receive.handler import MAIL, Answer, Desk
 from sendonce.devtools.receive.memory import Arrival
 
 LARGEST_MAIL = 32 * 1024 * 1024

@@ -1,17 +1,121 @@
-"""Run the receiver until it is told to stop: open its doors, say where they are, and sum up at the end."""
+"""The receiver as a process of its own, with a control API, or inside a program's own event loop."""
 
 import asyncio
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from aiohttp import web
 
-from sendonce.devtools.receive.control import Control
-from sendonce.devtools.receive.desk import Desk
-from sendonce.devtools.receive.doors import Door
+from sendonce.devtools.receive.handler import Desk, as_json
 from sendonce.devtools.receive.web import Verify, Web
+from sendonce.errors import ConfigError
+
+BACKLOG = 1024
+
+
+class Room(Protocol):
+    """What is behind a door: it makes the protocol of each connection, and knows those that are open."""
+
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+    @property
+    def connections(self) -> Iterable[asyncio.BaseProtocol]: ...
+
+
+class Door:
+    """A port that can be closed and opened again."""
+
+    def __init__(self, host: str, port: int, room: Room) -> None:
+        # Bound for as long as we live and never listening: the port is ours, and refuses, while the door is closed.
+        self._reserved = _bound(host, port)
+        self._room = room
+        self._server: asyncio.Server | None = None
+        self.host = host
+        self.port: int = self._reserved.getsockname()[1]
+
+    async def open(self) -> None:
+        if self._server is None:
+            listening = _bound(self.host, self.port)
+            self._server = await asyncio.get_running_loop().create_server(self._room, sock=listening, backlog=BACKLOG)
+
+    def close(self) -> None:
+        """Refuse connections from now on, and cut those that are open."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for protocol in list(self._room.connections):
+            transport = getattr(protocol, "transport", None)
+            if transport is not None:
+                transport.abort()
+
+    def leave(self) -> None:
+        """Close it and give up the port."""
+        self.close()
+        self._reserved.close()
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except (OSError, OverflowError):
+        made.close()
+        raise ConfigError(f"port {port} of {host} cannot be had; name another port, or 0 for a free one") from None
+    return made
+
+
+Close: TypeAlias = Callable[[bool], Awaitable[None]]
+
+
+class Control:
+    """Changes the desk's rules and shows its memory. `close` shuts or opens the receiver's door."""
+
+    def __init__(self, desk: Desk, close: Close) -> None:
+        self._desk = desk
+        self._close = close
+
+    def application(self) -> web.Application:
+        made = web.Application()
+        made.router.add_put("/behaviour", self._behave)
+        made.router.add_get("/received", self._received)
+        made.router.add_get("/last", self._last)
+        made.router.add_delete("/received", self._clear)
+        return made
+
+    async def _behave(self, request: web.Request) -> web.Response:
+        try:
+            settings = await request.json()
+            if not isinstance(settings, dict):
+                raise ConfigError("say what to change as a JSON object")
+            path, is_closed, is_forgetful = (settings.pop(name, None) for name in ("path", "closed", "forget"))
+            self._desk.rules.change(settings, path or "")
+        except (ConfigError, ValueError) as error:
+            return web.json_response({"error": str(error)}, status=400)
+        if is_forgetful is not None:
+            self._desk.memory.be_forgetful(bool(is_forgetful))
+        if is_closed is not None:
+            await self._close(bool(is_closed))
+        return web.json_response({})
+
+    async def _received(self, request: web.Request) -> web.Response:
+        return web.json_response(self._desk.memory.document())
+
+    async def _last(self, request: web.Request) -> web.Response:
+        return web.json_response([as_json(arrival) for arrival in self._desk.memory.last])
+
+    async def _clear(self, request: web.Request) -> web.Response:
+        self._desk.memory.clear()
+        return web.json_response({})
+
 
 Announce: TypeAlias = Callable[[str], None]
 
@@ -82,3 +186,43 @@ class House:
     def leave(self) -> None:
         for door in (*self._public, *([self._control] if self._control else [])):
             door.leave()
+
+
+class Receiving(NamedTuple):
+    """Where it listens: `http` takes anything below it, `smtp` is for SENDONCE_SMTP_URL."""
+
+    http: str
+    smtp: str
+
+
+@asynccontextmanager
+async def embedded_receiver(
+    *, host: str = "127.0.0.1", is_quiet: bool = False, behaviours: Mapping[str, Mapping[str, object]] | None = None
+) -> AsyncIterator[Receiving]:
+    """Receive by HTTP and SMTP on free ports while the block runs, and print what arrives unless it is to be quiet.
+
+    `behaviours` are those of `sendonce receive`, by the beginning of a path or of `mailto:` and an address: as in
+    `{"mailto:nobody@": {"mail_fail": "550"}}`.
+    """
+    from sendonce.devtools.receive.behaviour import Rules
+    from sendonce.devtools.receive.handler import Desk, line
+    from sendonce.devtools.receive.mail import AlertTransport
+    from sendonce.devtools.receive.memory import Arrival, Memory
+    from sendonce.devtools.receive.web import Web
+
+    def tell(arrival: Arrival, said: str) -> None:
+        if not is_quiet:
+            print(line(arrival, said, is_verbose=False), flush=True)
+
+    rules = Rules()
+    for path, settings in (behaviours or {}).items():
+        rules.change(settings, path)
+    desk = Desk(rules, Memory(0), tell)
+    web, mail = Door(host, 0, Web(desk, None).server), Door(host, 0, AlertTransport(desk))
+    try:
+        await web.open()
+        await mail.open()
+        yield Receiving(f"http://{web}", f"smtp+plain://{mail}")
+    finally:
+        web.leave()
+        mail.leave()

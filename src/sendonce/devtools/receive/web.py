@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from sendonce.devtools.receive.desk import Answer, Desk
+from sendonce.devtools.receive.handler import Answer, Desk
 from sendonce.devtools.receive.memory import Arrival
 
 LARGEST_BODY = 8 * 1024 * 1024
