@@ -1,7 +1,6 @@
 """What the applications share: their command line, their tables, and the server."""
 
 import argparse
-import asyncio
 import logging
 import os
 import socket
@@ -73,7 +72,7 @@ def serve(name: str, app: FastAPI, listener: socket.socket) -> list[sendonce.Sen
 
 def prepare(url: str, migrations: Path) -> None:
     """Make or update the tables: those of sendonce first, because the application's views look at them."""
-    asyncio.run(sendonce.migrate(url))
+    sendonce.migrate(url)
     command.upgrade(alembic_config(url, migrations), "head")
 
 

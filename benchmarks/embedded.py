@@ -32,7 +32,7 @@ def embedded(count: int) -> Figures:
 
 
 def _filled(path: Path, count: int) -> Path:
-    asyncio.run(migrate(f"sqlite:///{path}"))
+    migrate(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
     outbox = Outbox()
     for first in range(0, count, 1000):

@@ -1,6 +1,5 @@
 """One event to many endpoints in one transaction, against as many plain rows of the same width; then sending them."""
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Callable
@@ -43,7 +42,7 @@ def fanout(server: Server, endpoints: int) -> Figures:
 
 def _on_sqlite(folder: Path) -> SqliteDatabase:
     database = SqliteDatabase(folder / "fanout.db")
-    asyncio.run(migrate(database.url))
+    migrate(database.url)
     return database
 
 
@@ -68,7 +67,7 @@ def _measured(name: str, database: PostgresDatabase | SqliteDatabase, endpoints:
 
 def _publish(database: Database, number: int) -> None:
     with database.connection() as connection:
-        Outbox().publish(connection, "order.paid", payload_of(number), key=str(number), tenant="acme")
+        Outbox().publish(connection, "order.paid", payload_of(number), key=str(number), to=None, tenant="acme")
 
 
 def _best(work: Callable[[int], object]) -> float:

@@ -21,7 +21,7 @@ def fresh(server: Server, schema: str | None = None) -> str:
     """A new database: ours, or a floor's."""
     dsn = server.dsn(server.create_database())
     if schema is None:
-        asyncio.run(migrate(dsn))
+        migrate(dsn)
     else:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(schema.encode())

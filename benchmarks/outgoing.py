@@ -30,7 +30,9 @@ def webhooks(server: Server, count: int) -> Figures:
             for number in range(10):
                 _run(dsn, "subscriptions", "add", "--type", f"order.t{number}", "--to",
                      f"http://127.0.0.1:{sinks.ports['quick']}/hook/{number}")  # fmt: skip
-            _publish(dsn, [Draft(f"order.t{n % 10}", {"order": n, "text": TEXT}, key=str(n)) for n in range(count)])
+            _publish(
+                dsn, [Draft(f"order.t{n % 10}", {"order": n, "text": TEXT}, key=str(n), to=None) for n in range(count)]
+            )
             _work(dsn, processes, concurrency=IN_FLIGHT)
             ours = sinks.rate("quick", count)
         found |= {

@@ -79,7 +79,7 @@ async def work(progress: Progress) -> None:
 def main() -> None:
     command, rest = argv()
     if command == "setup":
-        asyncio.run(migrate(DSN))
+        migrate(DSN)
     elif command == "enqueue":
         enqueue(rest[0], int(rest[1]), int(rest[2]))
     elif command == "paced":

@@ -38,7 +38,7 @@ def given_event(
     type: str = "memo.created",
     payload: object = None,
     key: str | None = None,
-    to: To = (),
+    to: To | None = None,
     **arguments: Any,
 ) -> int:
     """Record and commit an event; its id. Without a key it gets one of its own."""
@@ -46,7 +46,7 @@ def given_event(
     return database.publish(type, {"memo": 1} if payload is None else payload, key=own, to=to, **arguments)
 
 
-def given_due_delivery(database: Recorder, *, to: To = "null:a", **arguments: Any) -> int:
+def given_due_delivery(database: Recorder, *, to: To | None = "null:a", **arguments: Any) -> int:
     """Record an event for one destination; the delivery's id."""
     event_id = given_event(database, to=to, **arguments)
     delivery_id = database.one("select id from sendonce_deliveries where event_id = ?", event_id)

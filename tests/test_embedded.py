@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sendonce
-from sendonce import ConfigError, Delivered, embedded, embedded_worker
+from sendonce import ConfigError, Delivered, aembedded_worker, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
 from sendonce.config.load import load
 from sendonce.engine.daemon import Parts
@@ -15,7 +15,7 @@ from sendonce.errors import StoreBusy
 from sendonce.observability.facts import Fact, WorkerFailed
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
-from tests.processes import until_async
+from tests.processes import until, until_async
 from tests.store.conftest import database, postgres_template, sqlite_template
 from tests.store.databases import Database
 
@@ -57,7 +57,7 @@ class Held:
 
 async def test_embedded_worker_sends_what_is_due_before_and_after_it_began(database: Database, config: Path) -> None:
     given_due_delivery(database)
-    async with embedded_worker(url_of(database), config=config):
+    async with aembedded_worker(url_of(database), config=config):
         await until_async(lambda: statuses(database) == {"Completed"}, "the first one")
         given_due_deliveries(database, 3)
         await until_async(lambda: statuses(database) == {"Completed"}, "the others")
@@ -67,11 +67,23 @@ async def test_embedded_worker_sends_what_is_due_before_and_after_it_began(datab
     assert worker["stopped_at"] is not None
 
 
+def test_embedded_worker_of_a_program_without_an_event_loop_sends_too(database: Database, config: Path) -> None:
+    given_due_delivery(database)
+    with embedded_worker(url_of(database), config=config):
+        until(lambda: statuses(database) == {"Completed"}, "the first one")
+        given_due_deliveries(database, 3)
+        until(lambda: statuses(database) == {"Completed"}, "the others")
+
+    assert all(worker["stopped_at"] is not None for worker in database.rows("workers"))
+    with pytest.raises(ConfigError), embedded_worker("sqlite:///", config=config):
+        pytest.fail("it began")
+
+
 async def test_embedded_worker_finishes_what_is_in_flight_at_its_end(database: Database, config: Path) -> None:
     held = Held()
     given_due_delivery(database, to="held:a")
 
-    async with embedded_worker(url_of(database), config=config, channels=held.channels()):
+    async with aembedded_worker(url_of(database), config=config, channels=held.channels()):
         await asyncio.wait_for(held.begun.wait(), 50)
         asyncio.get_running_loop().call_later(0.2, held.let.set)
     late = given_due_delivery(database, to="held:b")
@@ -84,7 +96,7 @@ async def test_embedded_worker_finishes_what_is_in_flight_at_its_end(database: D
 
 async def test_error_in_the_block_is_raised_when_the_worker_has_stopped(database: Database, config: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with embedded_worker(url_of(database), config=config):
+        async with aembedded_worker(url_of(database), config=config):
             raise ZeroDivisionError
 
     assert [row["stopped_at"] is None for row in database.rows("workers")] == [False]
@@ -101,18 +113,18 @@ async def test_error_in_the_block_is_raised_when_the_worker_has_stopped(database
 )
 async def test_settings_that_are_wrong_are_raised_before_the_block(tmp_path: Path, text: str, sentence: str) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    await sendonce.migrate(url)
+    await sendonce.amigrate(url)
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(text)
 
     with pytest.raises(ConfigError, match=sentence):
-        async with embedded_worker(url, config=wrong):
+        async with aembedded_worker(url, config=wrong):
             pytest.fail("it has begun")
 
 
 async def test_database_that_is_not_there_is_said_before_the_block(tmp_path: Path, config: Path) -> None:
     with pytest.raises(sendonce.StoreError, match="run: sendonce migrate"):
-        async with embedded_worker(f"sqlite:///{tmp_path / 'none.db'}", config=config):
+        async with aembedded_worker(f"sqlite:///{tmp_path / 'none.db'}", config=config):
             pytest.fail("it has begun")
 
 
@@ -146,7 +158,7 @@ async def test_embedded_worker_leaves_signals_to_the_application(database: Datab
     loop.add_signal_handler(signal.SIGTERM, heard.append, 1)
     before = signal.getsignal(signal.SIGINT)
     try:
-        async with embedded_worker(url_of(database), config=config):
+        async with aembedded_worker(url_of(database), config=config):
             signal.raise_signal(signal.SIGTERM)
             await until_async(lambda: heard, "the application's own handler")
             given_due_delivery(database)
@@ -160,7 +172,7 @@ async def test_embedded_workers_side_by_side_send_each_once(database: Database, 
     given_due_deliveries(database, 20)
     url = url_of(database)
 
-    async with embedded_worker(url, config=config), embedded_worker(url, config=config):
+    async with aembedded_worker(url, config=config), aembedded_worker(url, config=config):
         await until_async(lambda: statuses(database) == {"Completed"}, "all of them")
 
     assert len(database.rows("attempts")) == 20
@@ -170,7 +182,7 @@ async def test_embedded_workers_side_by_side_send_each_once(database: Database, 
 async def test_worker_that_fails_is_told_and_another_one_begins(
     database: Database, config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with embedded_worker(url_of(database), config=config):
+    async with aembedded_worker(url_of(database), config=config):
         database.execute("alter table sendonce_leases rename to sendonce_leases_away")
         try:
             await until_async(lambda: "the worker has failed" in caplog.text, "the worker to fail")

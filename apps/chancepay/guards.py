@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sendonce import SchemaMismatch, StoreBusy
 from sendonce.contrib.fastapi import Problem
-from sendonce.contrib.sqlalchemy import reading
+from sendonce.contrib.sqlalchemy import areading
 
 LARGEST_BODY = 64 * 1024
 
@@ -77,7 +77,7 @@ async def check_tables(engine: AsyncEngine, migrations: Path) -> None:
     name = migrations.parent.name
     wanted = ScriptDirectory(str(migrations)).get_current_head()
     try:
-        async with reading(engine) as connection:
+        async with areading(engine) as connection:
             found = await connection.scalar(text(f"select version_num from {name}_versions"))  # noqa: S608, our own
     except DBAPIError:
         found = None

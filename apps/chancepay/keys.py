@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, String, 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sendonce.contrib.fastapi import ANSWERS, Problem
-from sendonce.contrib.sqlalchemy import in_transaction, reading
+from sendonce.contrib.sqlalchemy import ain_transaction, areading
 
 Role: TypeAlias = Literal["caller", "internal"]
 _SCHEME = HTTPBearer(auto_error=False, description="an API key")
@@ -52,7 +52,7 @@ async def new_key(engine: AsyncEngine, name: str, role: Role) -> str:
     async def add(connection: AsyncConnection) -> None:
         await connection.execute(insert(keys).values(row))
 
-    await in_transaction(engine, add)
+    await ain_transaction(engine, add)
     return key
 
 
@@ -63,13 +63,13 @@ async def revoke_keys(engine: AsyncEngine, name: str) -> int:
     async def revoke(connection: AsyncConnection) -> int:
         return (await connection.execute(ended)).rowcount
 
-    return await in_transaction(engine, revoke)
+    return await ain_transaction(engine, revoke)
 
 
 async def caller_of(engine: AsyncEngine, key: str) -> Caller | None:
     """Whose key this is; None when it is not known, or was revoked."""
     query = select(keys.c.name, keys.c.role).where(keys.c.key_hash == _hash(key), keys.c.revoked_at.is_(None))
-    async with reading(engine) as connection:
+    async with areading(engine) as connection:
         row = (await connection.execute(query)).one_or_none()
     return None if row is None else Caller(row.name, row.role)
 

@@ -23,7 +23,7 @@ from apps.memo_email.models import (
     Status,
 )
 from sendonce.contrib.fastapi import ANSWERS, answer_errors
-from sendonce.contrib.sqlalchemy import async_engine, reading
+from sendonce.contrib.sqlalchemy import areading, async_engine
 
 SETTINGS = Path(__file__).parent / "sendonce.toml"
 # What the mailbox of the demonstration does with mail to nobody@…: there is no such mailbox.
@@ -38,7 +38,7 @@ def build(url: str) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if "SENDONCE_SMTP_URL" not in os.environ:
-                mailbox = await stack.enter_async_context(sendonce.embedded_receiver(behaviours=NOBODY))
+                mailbox = await stack.enter_async_context(sendonce.aembedded_receiver(behaviours=NOBODY))
                 os.environ["SENDONCE_SMTP_URL"] = mailbox.smtp
                 os.environ["MEMO_CHAT_URL"] = mailbox.http.replace("http:", "json:") + "/chat/{address}"
             settings = os.environ.get("SENDONCE_CONFIG", SETTINGS)
@@ -47,7 +47,7 @@ def build(url: str) -> FastAPI:
             app.state.admin = await stack.enter_async_context(
                 sendonce.Admin.aopen(url, operator="memo_email", config=settings)
             )
-            await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
+            await stack.enter_async_context(sendonce.aembedded_worker(url, config=settings))
             yield
 
     app = FastAPI(title="Memos", version=sendonce.__version__, lifespan=lifespan, responses=ANSWERS)
@@ -76,7 +76,7 @@ def _add_memos(app: FastAPI) -> None:
     @app.get("/memos/{memo_id}")
     async def get_memo(memo_id: UUID, request: Request) -> MemoWithMessages:
         """A memo, and what became of its messages."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             memo = await memos.find(connection, memo_id)
             return MemoWithMessages(**memo.model_dump(), messages=await messages.of_memo(connection, memo_id))
 
@@ -88,7 +88,7 @@ def _add_memos(app: FastAPI) -> None:
         limit: Limit = 50,
     ) -> list[Memo]:
         """Memos of one prefix, newest first; `below` is the number where the page before ended."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             return await memos.of_prefix(connection, prefix, below, limit)
 
 
@@ -96,20 +96,20 @@ def _add_mails(app: FastAPI) -> None:
     @app.get("/mails")
     async def list_mails(request: Request, status: Status, limit: Limit = 50) -> list[Mail]:
         """Mails by what became of them, oldest first: `status=FAILED` is what waits for a person."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             return await messages.of_status(connection, status, limit)
 
     @app.get("/mails/{mail_id}")
     async def get_mail(mail_id: UUID, request: Request) -> MailWithHistory:
         """A mail, and what it was before each replay and correction."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             mail, _ = await messages.story(connection, mail_id)
             return mail
 
     @app.post("/mails/{mail_id}/correct")
     async def correct_mail(mail_id: UUID, wanted: Correction, request: Request) -> MailWithHistory:
         """Correct the address or the text of a mail that failed, and send it. What was before is kept."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             mail, delivery_id = await messages.story(connection, mail_id)
         if mail.status != "FAILED":
             raise sendonce.NotAllowed(f"this mail is {mail.status}; only one that is FAILED can be corrected")
@@ -125,7 +125,7 @@ def _add_mails(app: FastAPI) -> None:
     @app.post("/mails/{mail_id}/replay")
     async def replay_mail(mail_id: UUID, wanted: Replay, request: Request) -> MailWithHistory:
         """Send a mail again as it is, under the same idempotency key."""
-        async with reading(request.app.state.engine) as connection:
+        async with areading(request.app.state.engine) as connection:
             mail, delivery_id = await messages.story(connection, mail_id)
         if mail.status not in ("SENT", "FAILED"):
             raise sendonce.NotAllowed(f"this mail is {mail.status}; only one that is SENT or FAILED can be sent again")

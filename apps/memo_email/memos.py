@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from apps.memo_email.models import Memo, NewMemo
 from apps.memo_email.tables import memo_messages, memos
 from sendonce import Draft, Email, NotFound, Outbox
-from sendonce.contrib.sqlalchemy import in_transaction
+from sendonce.contrib.sqlalchemy import ain_transaction
 
 CREATED = "memo.created"
 
@@ -30,7 +30,7 @@ async def create(engine: AsyncEngine, memo: NewMemo) -> tuple[UUID, bool]:
         await write(connection, memo_id, memo)
         return True
 
-    return memo_id, await in_transaction(engine, work, isolation_level="SERIALIZABLE")
+    return memo_id, await ain_transaction(engine, work, isolation_level="SERIALIZABLE")
 
 
 async def write(connection: AsyncConnection, memo_id: UUID, memo: NewMemo) -> None:

@@ -32,7 +32,7 @@ def build(url: str) -> FastAPI:
             admin = await stack.enter_async_context(
                 sendonce.Admin.aopen(url, operator="review_notifications", config=settings)
             )
-            await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
+            await stack.enter_async_context(sendonce.aembedded_worker(url, config=settings))
             app.state.jobs = Jobs(engine, admin)
             yield
 

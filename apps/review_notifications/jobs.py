@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from apps.review_notifications import reading
 from apps.review_notifications.models import Attempt, Job, Recipient, Retried, Retry, Review
 from sendonce import Admin, Email, NotAllowed, Outbox, RerunRefused
-from sendonce.contrib.sqlalchemy import in_transaction
-from sendonce.contrib.sqlalchemy import reading as reads
+from sendonce.contrib.sqlalchemy import ain_transaction
+from sendonce.contrib.sqlalchemy import areading as reads
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Jobs:
             return requested.request_id, not requested.duplicate
 
         try:
-            job_id, is_new = await in_transaction(self._engine, work)
+            job_id, is_new = await ain_transaction(self._engine, work)
         except RerunRefused:
             raise NotAllowed(_REFUSED.format(review.review_version)) from None
         return await self.job(job_id), is_new

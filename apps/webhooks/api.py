@@ -30,7 +30,7 @@ def build(url: str) -> FastAPI:
             app.state.admin = await stack.enter_async_context(
                 sendonce.Admin.aopen(url, operator="webhooks", config=settings)
             )
-            await stack.enter_async_context(sendonce.embedded_worker(url, config=settings))
+            await stack.enter_async_context(sendonce.aembedded_worker(url, config=settings))
             for tenant, key in (await new_keys(app.state.engine, DEMO_TENANTS, only_first=True)).items():
                 print(f"the API key of {tenant}, shown this once: {key}", file=sys.stderr)
             yield

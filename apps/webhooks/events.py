@@ -20,7 +20,7 @@ from apps.webhooks.models import (
     Requeued,
 )
 from sendonce import NotAllowed, Outbox, Published
-from sendonce.contrib.sqlalchemy import in_transaction
+from sendonce.contrib.sqlalchemy import ain_transaction
 
 router = APIRouter()
 outbox = Outbox()
@@ -37,9 +37,11 @@ async def publish_event(event: NewEvent, caller: Calling, response: Response) ->
     """
 
     async def work(connection: AsyncConnection) -> Published:
-        return await outbox.apublish(connection, event.type, event.payload, key=event.key, tenant=caller.tenant)
+        return await outbox.apublish(
+            connection, event.type, event.payload, key=event.key, to=None, tenant=caller.tenant
+        )
 
-    published = await in_transaction(caller.engine, work)
+    published = await ain_transaction(caller.engine, work)
     if published.duplicate:
         response.status_code = 200
     return Recorded(id=published.event_id, duplicate=published.duplicate, deliveries=published.deliveries)

@@ -12,7 +12,7 @@ from sqlalchemy import Column, DateTime, MetaData, String, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sendonce.contrib.fastapi import Line
-from sendonce.contrib.sqlalchemy import in_transaction, reading
+from sendonce.contrib.sqlalchemy import ain_transaction, areading
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 DEMO_TENANTS = ("acme", "globex")
@@ -29,7 +29,7 @@ keys = Table(
 
 async def tenant_of(engine: AsyncEngine, key: str) -> str | None:
     """Whose key this is."""
-    async with reading(engine) as connection:
+    async with areading(engine) as connection:
         return await connection.scalar(select(keys.c.tenant).where(keys.c.key_hash == _hash(key)))
 
 
@@ -45,7 +45,7 @@ async def new_keys(engine: AsyncEngine, tenants: Sequence[str], *, only_first: b
         await connection.execute(insert(keys), rows)
         return made
 
-    return await in_transaction(engine, add)
+    return await ain_transaction(engine, add)
 
 
 def _hash(key: str) -> str:

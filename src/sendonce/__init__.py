@@ -41,9 +41,9 @@ if TYPE_CHECKING:
         TenantEvent,
         TenantSubscription,
     )
-    from sendonce.compose import migrate
-    from sendonce.devtools.receive.service import embedded_receiver
-    from sendonce.embedded import embedded_worker
+    from sendonce.compose import amigrate, migrate
+    from sendonce.devtools.receive.service import aembedded_receiver, embedded_receiver
+    from sendonce.embedded import aembedded_worker, embedded_worker
     from sendonce.inbox.inbox import Inbox
     from sendonce.inbox.receipts import Receipt
     from sendonce.store.filters import Filter, Page
@@ -69,6 +69,9 @@ _LATER = {
     "TenantDelivery": "sendonce.admin.tenants",
     "TenantEvent": "sendonce.admin.tenants",
     "TenantSubscription": "sendonce.admin.tenants",
+    "aembedded_receiver": "sendonce.devtools.receive.service",
+    "aembedded_worker": "sendonce.embedded",
+    "amigrate": "sendonce.compose",
     "embedded_receiver": "sendonce.devtools.receive.service",
     "embedded_worker": "sendonce.embedded",
     "migrate": "sendonce.compose",
@@ -127,6 +130,9 @@ __all__ = [
     "TenantSubscription",
     "Unknown",
     "__version__",
+    "aembedded_receiver",
+    "aembedded_worker",
+    "amigrate",
     "embedded_receiver",
     "embedded_worker",
     "migrate",

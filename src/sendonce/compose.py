@@ -70,11 +70,23 @@ def open_doorbell(url: str) -> "Notifier":
     return PostgresNotifier(url)
 
 
-async def migrate(url: str, told: Told = silent) -> list[str]:
+def migrate(url: str, told: Told = silent) -> list[str]:
     """Bring a database to the newest schema and fill in what that needs; the names of what was applied now.
 
     Programs of the version before go on meanwhile. `told` is called with whom it waits for and how far it has come.
+    In an event loop it is `await amigrate(…)`.
     """
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(amigrate(url, told))
+    raise ConfigError("an event loop runs here, and migrate would hold it up; write: await sendonce.amigrate(…)")
+
+
+async def amigrate(url: str, told: Told = silent) -> list[str]:
+    """`migrate` within an event loop."""
     url = check_url(url)
     if is_sqlite(url):
         _require_folder(url)

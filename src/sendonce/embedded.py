@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sendonce import __version__
 from sendonce.admin import audit
+from sendonce.admin.session import on_own_thread
 from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_doorbell, open_store
 from sendonce.config.channels import channels_of
@@ -27,8 +28,15 @@ from sendonce.store.ports import Notifier, Store
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
+@contextmanager
+def embedded_worker(url: str, *, config: Path | str | None = None, channels: Channels | None = None) -> Iterator[None]:
+    """`aembedded_worker` for programs without an event loop: the worker has one on a thread of its own."""
+    with on_own_thread(aembedded_worker(url, config=config, channels=channels)):
+        yield
+
+
 @asynccontextmanager
-async def embedded_worker(
+async def aembedded_worker(
     url: str, *, config: Path | str | None = None, channels: Channels | None = None
 ) -> AsyncIterator[None]:
     """Send what is due while the block runs; at its end finish what is in flight, for as long as the grace says.

@@ -154,7 +154,7 @@ async def fill(database: PostgresDatabase) -> None:
     given_due_delivery(database)
     await given_lease(store)
     given_due_delivery(database)
-    given_due_delivery(database, to=(), type="order.paid")
+    given_due_delivery(database, to=None, type="order.paid")
     await store.stop("destination", "null:other", operator="ada", reason="test")
     database.execute("insert into sendonce_meta values ('secrets', 'bound')")
     await database.close()

@@ -84,7 +84,7 @@ def test_database_password_is_never_shown(
     else:
         Path("sendonce.toml").write_text(f"[database]\nurl = {json.dumps(database)}\n")
 
-    for words in (["status"], ["config"], ["publish", "a.b", "--key=k"]):
+    for words in (["status"], ["config"], ["publish", "a.b", "--key=k", "--to=null:a"]):
         main([*words, *options])
 
     assert MARK not in "".join(capsys.readouterr())

@@ -111,12 +111,13 @@ def test_destinations_that_are_too_many_are_refused_and_the_transaction_goes_on(
     assert database.one("select count(*) from sendonce_events") == 2
 
 
+PUBLISH = ["publish", "a.b", "--key=k", "--subscriptions-only", "--payload-file=f"]
 FILES = {
     "sendonce.toml of many levels": (["config", "--config=f"], "[worker]\na = " + "[" * DEEP),
     "sendonce.toml of many dots": (["config", "--config=f"], "a" + ".a" * 3_000 + " = 1"),
-    "a payload of many levels": (["publish", "a.b", "--key=k", "--payload-file=f"], "[" * DEEP + "]" * DEEP),
-    "a payload of many megabytes": (["publish", "a.b", "--key=k", "--payload-file=f"], json.dumps("a" * 20_000_000)),
-    "a number of many digits": (["publish", "a.b", "--key=k", "--payload-file=f"], "1" * 10_000),
+    "a payload of many levels": (PUBLISH, "[" * DEEP + "]" * DEEP),
+    "a payload of many megabytes": (PUBLISH, json.dumps("a" * 20_000_000)),
+    "a number of many digits": (PUBLISH, "1" * 10_000),
     "a policy of many levels": (["worker", "--until-idle", "--policy=" + "[" * DEEP], ""),
 }
 

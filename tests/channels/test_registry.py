@@ -140,6 +140,12 @@ def test_scheme_that_no_destination_can_have_is_refused(scheme: str) -> None:
         Channels().add(Sms(), scheme)
 
 
+@pytest.mark.parametrize(("scheme", "known"), [("httpz", "https"), ("mailtos", "mailto"), ("nulll", "null")])
+def test_scheme_that_would_be_taken_for_a_mistake_is_refused(scheme: str, known: str) -> None:
+    with pytest.raises(ConfigError, match=f"one letter away from {known}:"):
+        Channels().add(Sms(), scheme)
+
+
 def test_channel_without_a_scheme_is_refused() -> None:
     with pytest.raises(ConfigError, match="scheme"):
         Channels().channel()(Sms)

@@ -40,7 +40,7 @@ READING = [
     ["erase", "--subject", "x", "--reason", "x", "--yes"],
     ["subscriptions", "list"],
     ["subscriptions", "add", "--type", "*", "--to", "null:a"],
-    ["publish", "memo.saved", "--key", "k"],
+    ["publish", "memo.saved", "--key", "k", "--to", "null:a"],
     ["worker", "--until-idle"],
 ]
 

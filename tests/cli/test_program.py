@@ -170,7 +170,17 @@ def test_installed_command_is_the_same(tmp_path: Path) -> None:
 def test_interrupt_is_quiet(lite: Cli, tmp_path: Path) -> None:
     fifo = tmp_path / "payload"
     os.mkfifo(fifo)
-    command = ["publish", "memo.saved", "--key", "k", "--payload-file", str(fifo), "--database", lite.database]
+    command = [
+        "publish",
+        "memo.saved",
+        "--key",
+        "k",
+        "--subscriptions-only",
+        "--payload-file",
+        str(fifo),
+        "--database",
+        lite.database,
+    ]
     with (
         subprocess.Popen(
             [sys.executable, "-m", "sendonce", *command], env=clean_environment(), stdout=-1, stderr=-1

@@ -32,7 +32,7 @@ def test_key_published_again_adds_nothing(cli: Cli) -> None:
 def test_key_reused_with_other_content_is_refused_unless_the_first_is_kept(cli: Cli) -> None:
     first = cli.publish("k", "--payload", "1")
 
-    refused = cli("publish", "memo.saved", "--key", "k", "--payload", "2")
+    refused = cli("publish", "memo.saved", "--key", "k", "--subscriptions-only", "--payload", "2")
     kept = cli.publish("k", "--payload", "2", "--if-different", "keep_first")
 
     assert refused.code == 1
@@ -57,7 +57,7 @@ def test_option_is_kept(cli: Cli) -> None:
 
 
 def test_deadline_before_the_start_is_refused_and_nothing_is_written(cli: Cli) -> None:
-    ran = cli("publish", "memo.saved", "--key", "k", "--deliver-at", "2h", "--expires-at", "1h")
+    ran = cli("publish", "memo.saved", "--key", "k", "--subscriptions-only", "--deliver-at", "2h", "--expires-at", "1h")
 
     assert ran.code == 1
     assert "expires_at must be later than deliver_at" in ran.err
@@ -70,15 +70,37 @@ def test_payload_comes_from_a_file_or_from_standard_input(lite: Cli, tmp_path: P
 
     lite.publish("file", "--payload-file", str(tmp_path / "payload.json"))
     for key, option in (("1", "--payload"), ("2", "--payload-file")):
-        assert run(*publish, "--key", key, option, "-", stdin=b'{"from": "stdin"}').code == 0
+        assert run(*publish, "--key", key, "--to", "null:a", option, "-", stdin=b'{"from": "stdin"}').code == 0
 
     payloads = [lite("events", "show", str(number), "--payload", "--json").json["payload"] for number in (1, 2, 3)]
     assert payloads == ['{"from":"file"}', '{"from":"stdin"}', '{"from":"stdin"}']
 
 
 def test_payload_that_is_no_json_is_not_repeated(lite: Cli) -> None:
-    ran = run("publish", "a.b", "--key", "k", "--payload", "-", "--database", lite.database, stdin=b'{"card": 4111')
-    odd = run("publish", "a.b", "--key", "k", "--payload", "-", "--database", lite.database, stdin=b"\xff")
+    ran = run(
+        "publish",
+        "a.b",
+        "--key",
+        "k",
+        "--subscriptions-only",
+        "--payload",
+        "-",
+        "--database",
+        lite.database,
+        stdin=b'{"card": 4111',
+    )
+    odd = run(
+        "publish",
+        "a.b",
+        "--key",
+        "k",
+        "--subscriptions-only",
+        "--payload",
+        "-",
+        "--database",
+        lite.database,
+        stdin=b"\xff",
+    )
 
     assert (ran.code, odd.code) == (2, 2)
     assert ran.err == "sendonce: standard input is not JSON (line 1, column 14)\n"
@@ -86,7 +108,7 @@ def test_payload_that_is_no_json_is_not_repeated(lite: Cli) -> None:
 
 
 def test_values_that_json_has_no_word_for_are_refused(lite: Cli) -> None:
-    ran = lite("publish", "a.b", "--key", "k", "--payload", "NaN")
+    ran = lite("publish", "a.b", "--key", "k", "--subscriptions-only", "--payload", "NaN")
 
     assert ran.code == 1
     assert "the payload is not JSON" in ran.err

@@ -63,7 +63,8 @@ class Cli:
 
     def publish(self, key: str, *options: str, type: str = "memo.saved") -> Any:
         """Record an event; what `publish --json` says of it."""
-        return self("publish", type, "--key", key, *options, "--json").json
+        where = () if "--to" in options else ("--subscriptions-only",)
+        return self("publish", type, "--key", key, *where, *options, "--json").json
 
     def delivery(self, key: str, to: str = "null:a", *options: str) -> int:
         """Record an event for one destination; the delivery's id."""

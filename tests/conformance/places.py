@@ -40,7 +40,7 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "R17": (_AUDIT, (_CORE + "engine/alerts.py", "AlertSettings")),
     "R18": ((_CORE + "engine/attempt.py", "AttemptRunner"), _AUDIT),
     "R19": (_START, _SETTLE, (_CORE + "engine/lease_keeper.py", "LeaseKeeper")),
-    "M1": (_MEMOS, (_CORE + "contrib/sqlalchemy.py", "in_transaction")),
+    "M1": (_MEMOS, (_CORE + "contrib/sqlalchemy.py", "ain_transaction")),
     "M2": (("apps/memo_email/migrations/versions/0001_first.py", "upgrade"), _OUTBOX_VIEW),
     "M3": (_MEMOS, (_SCHEMA, "sendonce_events_key")),
     "M4": (_START,),

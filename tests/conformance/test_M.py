@@ -19,7 +19,7 @@ from apps.memo_email.api import SETTINGS
 from apps.memo_email.tables import MIGRATIONS
 from apps.serving import alembic_config
 from sendonce import Admin, BadDestination
-from sendonce.contrib.sqlalchemy import async_engine, in_transaction
+from sendonce.contrib.sqlalchemy import ain_transaction, async_engine
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.domain.policies import Policy
 from tests.cli.workbench import run
@@ -66,7 +66,7 @@ async def test_M1_memo_and_its_mails_roll_back_together(memos: Memos) -> None:
         raise LookupError("the caller has changed its mind")
 
     with pytest.raises(LookupError):
-        await in_transaction(engine, work, isolation_level="SERIALIZABLE")
+        await ain_transaction(engine, work, isolation_level="SERIALIZABLE")
     unmailable = a_memo("ada@example.com").model_copy(update={"recipients": ["bob@example.com", "no address"]})
     with pytest.raises(BadDestination):
         await writing.create(engine, unmailable)

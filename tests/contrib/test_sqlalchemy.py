@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sendonce import CommitUnknown, ConfigError, Outbox, StoreBusy
-from sendonce.compose import migrate
+from sendonce.compose import amigrate
 from sendonce.contrib import sqlalchemy as contrib
-from sendonce.contrib.sqlalchemy import async_engine, in_transaction, is_passing, reading
+from sendonce.contrib.sqlalchemy import ain_transaction, areading, async_engine, is_passing
 from tests.store.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.store.postgres.pooler import Pooler
 
@@ -59,7 +59,7 @@ async def test_transaction_that_reads_before_it_writes_is_right_under_serializab
         tries += 1
         await write(connection, await read(connection) + 1)
 
-    await asyncio.gather(*(in_transaction(engine, add_one, isolation_level=SERIALIZABLE) for _ in range(WRITERS)))
+    await asyncio.gather(*(ain_transaction(engine, add_one, isolation_level=SERIALIZABLE) for _ in range(WRITERS)))
 
     async with engine.connect() as connection:
         assert await read(connection) == WRITERS
@@ -82,7 +82,7 @@ async def test_event_is_recorded_once_with_the_work_that_was_tried_again(
             await write(connection, amount + 1)
             await Outbox().apublish(connection, "account.changed", {"amount": amount}, key=number, to="null:a")
 
-        await in_transaction(engine, work, isolation_level=SERIALIZABLE)
+        await ain_transaction(engine, work, isolation_level=SERIALIZABLE)
 
     await asyncio.gather(record(1), record(2))
 
@@ -110,7 +110,7 @@ async def test_deadlock_is_tried_again(engine: AsyncEngine) -> None:
                 await meeting.wait()
             await write(connection, first, second)
 
-        await in_transaction(engine, work)
+        await ain_transaction(engine, work)
 
     await asyncio.gather(crossing(1, 2), crossing(2, 1))
 
@@ -139,7 +139,7 @@ async def test_locked_file_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
         return real(error)
 
     monkeypatch.setattr(contrib, "is_passing", count)
-    await in_transaction(engine, work)
+    await ain_transaction(engine, work)
     await engine.dispose()
 
     assert refused == 3
@@ -157,7 +157,7 @@ async def test_error_that_does_not_pass_is_raised_at_once_and_nothing_is_written
         await connection.execute(text("insert into accounts (id, amount) values (1, 1)"))
 
     with pytest.raises(IntegrityError):
-        await in_transaction(engine, work, isolation_level=SERIALIZABLE)
+        await ain_transaction(engine, work, isolation_level=SERIALIZABLE)
 
     assert tries == 1
     async with engine.connect() as connection:
@@ -174,7 +174,7 @@ async def test_error_of_the_works_own_is_raised_at_once_and_nothing_was_written(
         raise LookupError("the caller's own")
 
     with pytest.raises(LookupError):
-        await in_transaction(engine, work)
+        await ain_transaction(engine, work)
 
     assert tries == 1
     async with engine.connect() as connection:
@@ -191,13 +191,13 @@ async def test_transaction_is_given_up_as_busy_after_its_tries(engine: AsyncEngi
         raise OperationalError("update", {}, failure)
 
     with pytest.raises(StoreBusy, match="3 times; try again"):
-        await in_transaction(engine, work, tries=3)
+        await ain_transaction(engine, work, tries=3)
 
     assert tries == 3
 
 
 async def test_result_of_the_work_is_given_back(engine: AsyncEngine) -> None:
-    assert await in_transaction(engine, read) == 0
+    assert await ain_transaction(engine, read) == 0
 
 
 async def test_databases_both_check_foreign_keys(engine: AsyncEngine) -> None:
@@ -220,12 +220,12 @@ async def test_address_or_number_of_tries_that_is_wrong_is_refused(engine: Async
     with pytest.raises(ConfigError):
         async_engine("mysql://localhost/shop")
     with pytest.raises(ConfigError, match="at least 1"):
-        await in_transaction(engine, read, tries=0)
+        await ain_transaction(engine, read, tries=0)
     for level in ("SNAPSHOT", "AUTOCOMMIT"):
         with pytest.raises(ConfigError, match=f"SERIALIZABLE, not '{level}'"):
-            await in_transaction(engine, read, isolation_level=level)
+            await ain_transaction(engine, read, isolation_level=level)
         with pytest.raises(ConfigError, match=f"SERIALIZABLE, not '{level}'"):
-            async with reading(engine, isolation_level=level):
+            async with areading(engine, isolation_level=level):
                 pass
 
 
@@ -252,12 +252,12 @@ async def test_connection_that_is_lost_while_committing_is_not_nothing_written(
         await write(connection, 7)
 
     with pytest.raises(CommitUnknown, match="it may have been written; look before you try again"):
-        await in_transaction(engine, cut_off_at_the_end)
+        await ain_transaction(engine, cut_off_at_the_end)
     with pytest.raises(StoreBusy):
-        await in_transaction(engine, cut_off_before)
+        await ain_transaction(engine, cut_off_before)
 
     assert tries == 1
-    assert await in_transaction(engine, read) == 0, "the pool has a connection that works"
+    assert await ain_transaction(engine, read) == 0, "the pool has a connection that works"
 
 
 async def test_commit_that_the_database_refuses_was_not_written(engine: AsyncEngine) -> None:
@@ -271,9 +271,9 @@ async def test_commit_that_the_database_refuses_was_not_written(engine: AsyncEng
         await connection.execute(text("insert into late (account) values (3)"))
 
     with pytest.raises(IntegrityError):
-        await in_transaction(engine, work)
+        await ain_transaction(engine, work)
 
-    assert await in_transaction(engine, read) == 0
+    assert await ain_transaction(engine, read) == 0
 
 
 async def test_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEngine) -> None:
@@ -281,9 +281,9 @@ async def test_mistake_is_raised_as_it_is_and_shows_no_values(engine: AsyncEngin
         await connection.execute(text("select :value from nowhere"), {"value": "hunter2"})
 
     with pytest.raises(DBAPIError, match="nowhere") as written:
-        await in_transaction(engine, mistaken)
+        await ain_transaction(engine, mistaken)
     with pytest.raises(DBAPIError, match="nowhere") as read:
-        async with reading(engine) as connection:
+        async with areading(engine) as connection:
             await mistaken(connection)
 
     assert "hunter2" not in f"{written.value}{read.value}"
@@ -297,9 +297,9 @@ async def test_errors_that_pass_are_busy_for_reads_and_writes(database: Database
     async with full.connect():
         for engine in (full, gone):
             with pytest.raises(StoreBusy):
-                await in_transaction(engine, read)
+                await ain_transaction(engine, read)
             with pytest.raises(StoreBusy):
-                async with reading(engine) as connection:
+                async with areading(engine) as connection:
                     await read(connection)
     await full.dispose()
     await gone.dispose()
@@ -308,23 +308,23 @@ async def test_errors_that_pass_are_busy_for_reads_and_writes(database: Database
 async def test_reads_see_one_moment_and_wait_for_no_writer(engine: AsyncEngine, database: Database) -> None:
     with database.connection() as writer:
         writer.execute("update accounts set amount = 5 where id = 1")
-        async with asyncio.timeout(50), reading(engine, isolation_level="REPEATABLE READ") as connection:
+        async with asyncio.timeout(50), areading(engine, isolation_level="REPEATABLE READ") as connection:
             first = await read(connection)
             if isinstance(database, PostgresDatabase):
                 writer.commit()
             second = await read(connection)
 
     assert (first, second) == (0, 0)
-    async with reading(engine) as connection:
+    async with areading(engine) as connection:
         assert await read(connection) == 5
 
 
 async def test_engine_opens_the_file_that_sendonce_opens(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/50%41 off+.db"
-    await migrate(url)
+    await amigrate(url)
     engine = async_engine(url)
 
-    async with reading(engine) as connection:
+    async with areading(engine) as connection:
         assert (await connection.execute(text("select count(*) from sendonce_events"))).scalar_one() == 0
     await engine.dispose()
 
@@ -335,7 +335,7 @@ async def test_engine_works_behind_a_pooler(database: PostgresDatabase) -> None:
     async with Pooler(database.url).run(size=2) as pooler:
         engine = async_engine(pooler.url)
         for number in range(12):
-            await in_transaction(engine, partial(recorded, key=str(number)))
+            await ain_transaction(engine, partial(recorded, key=str(number)))
         await engine.dispose()
 
     assert len(database.rows("events")) == 12

@@ -158,7 +158,7 @@ class Publisher:
         number = number_of(self._orders.which, place)
         kind = kind_of(number)
         if kind == "subscribed":
-            return Draft(SUBSCRIBED, {"order": number}, key=str(number))
+            return Draft(SUBSCRIBED, {"order": number}, key=str(number), to=None)
         to = f"{self._orders.receivers[kind]}/{kind}/{number}"
         if_unsure = "hold" if kind == "held" else None
         return Draft(ORDERED, {"order": number}, key=str(number), to=to, if_unsure=if_unsure)

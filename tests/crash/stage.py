@@ -1,6 +1,5 @@
 """All that takes part in a chaos run: a database, a proxy, a receiver, two workers, two publishers, and operators."""
 
-import asyncio
 import json
 import signal
 import sqlite3
@@ -186,7 +185,7 @@ class Stage:
             self._url = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{name}"
             if self.kind == "pgbouncer":  # between everybody and the proxy, with a connection for every second of them
                 self._url = stack.enter_context(PgBouncer(self._url, size=6)).url_of(name)
-        asyncio.run(migrate(database.url))
+        migrate(database.url)
         database.execute(ORDERS)
         return database
 

@@ -66,13 +66,13 @@ class Lagging(Receiver):
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "sqlite":
         database: Database = SqliteDatabase(tmp_path / "sendonce.db")
-        asyncio.run(migrate(url_of(database)))
+        migrate(url_of(database))
         yield Place(database, tmp_path, None)
         return
     server = start(local_binaries() or packaged(16), durable=True)
     try:
         database = PostgresDatabase(server.dsn(server.create_database()))
-        asyncio.run(migrate(database.url))
+        migrate(database.url)
         yield Place(database, tmp_path, server)
     finally:
         server.stop()
@@ -122,7 +122,7 @@ class Scene:
 
         self.ask(add)
         for nth in range(BACKLOG):
-            self.database.publish("rated.memo", {}, key=f"rated-{nth}")
+            self.database.publish("rated.memo", {}, key=f"rated-{nth}", to=None)
 
     def ask(self, work: Callable[[Store], Awaitable[None]]) -> None:
         async def asking() -> None:

@@ -1,6 +1,5 @@
 """docs/how-to/email.md: its example records the mail that it shows, and its settings are settings."""
 
-import asyncio
 import json
 import re
 import sqlite3
@@ -17,7 +16,7 @@ PAGE = "docs/how-to/email.md"
 
 def test_example_records_the_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    asyncio.run(migrate("sqlite:///shop.db"))
+    migrate("sqlite:///shop.db")
     names: dict[str, object] = {}
 
     exec(examples(PAGE)[0], names)  # noqa: S102

@@ -33,7 +33,7 @@ def examples(page: str) -> list[str]:
 
 def test_example_of_the_readme_records_both_destinations_with_the_memo(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
-    asyncio.run(migrate(url))
+    migrate(url)
     engine = create_engine(url)
     Base.metadata.create_all(engine)
 

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "requests.md").read_text
 def test_example_makes_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     url = f"sqlite:///{tmp_path / 'app.db'}"
-    asyncio.run(migrate(url))
+    migrate(url)
     monkeypatch.chdir(tmp_path)
 
     exec(compile(example, "docs/how-to/requests.md", "exec"), {"__name__": "example"})  # noqa: S102

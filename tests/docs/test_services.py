@@ -27,7 +27,7 @@ async def run(example: str, names: dict[str, object]) -> dict[str, object]:
 @pytest.fixture
 async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    await sendonce.migrate("sqlite:///shop.db")
+    await sendonce.amigrate("sqlite:///shop.db")
     (tmp_path / "sendonce.toml").touch()
     return "sqlite:///shop.db"
 

@@ -1,6 +1,5 @@
 """docs/reference/stability.md promises what is there: modules, exit codes, and tables with their columns."""
 
-import asyncio
 import re
 import sqlite3
 from contextlib import closing
@@ -40,7 +39,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
 
 @pytest.mark.parametrize("table", COLUMNS)
 def test_columns_that_are_public_are_in_the_newest_schema(table: str, tmp_path: Path) -> None:
-    asyncio.run(migrate(f"sqlite:///{tmp_path / 'shop.db'}"))
+    migrate(f"sqlite:///{tmp_path / 'shop.db'}")
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         there = {row[1] for row in connection.execute(f"pragma table_info({table})")}
 

@@ -13,7 +13,7 @@ from sendonce.admin import subscriptions as secrets
 from sendonce.channels.http.client import HttpClient
 from sendonce.channels.http.guard import Guard
 from sendonce.channels.registry import builtin
-from sendonce.compose import migrate, open_connection, open_store
+from sendonce.compose import amigrate, open_connection, open_store
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.policies import DEFAULT_POLICY
 from sendonce.engine.attempt import AttemptRunner
@@ -66,7 +66,7 @@ async def test_receiver_verifies_what_a_worker_signs_before_during_and_after_a_r
     page, first, second = Page(), new_secret(), new_secret()
     runner, url = await served(page)
     database = f"sqlite:///{tmp_path / 'shop.db'}"
-    await migrate(database)
+    await amigrate(database)
     subscription_id = await page.names["subscribe"](database, url, first, KEYS)
     store = await open_store(database)
     await store.set_subscription_rate(subscription_id, None, operator="ada", reason=None)
@@ -76,7 +76,7 @@ async def test_receiver_verifies_what_a_worker_signs_before_during_and_after_a_r
 
     async def deliver(number: int) -> Outcome:
         with open_connection(database) as connection:
-            Outbox().publish(connection, "order.created", {"order": number}, key=f"o-{number}")
+            Outbox().publish(connection, "order.created", {"order": number}, key=f"o-{number}", to=None)
         lease = (await store.start(1, 10, timedelta(seconds=30))).lease
         assert lease is not None
         # The answer was lost once: the same message comes again.

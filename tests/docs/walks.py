@@ -10,7 +10,6 @@ nor does what is only imported or done once at the start.
 
 import asyncio
 import contextlib
-import inspect
 import io
 import os
 import sqlite3
@@ -131,9 +130,8 @@ def channels_of(channel: Channel) -> Channels:
 
 
 async def make(folder: Path) -> None:
-    done = sendonce.migrate(url_in(folder))
-    if inspect.isawaitable(done):
-        await done
+    migrate: Any = getattr(sendonce, "amigrate", sendonce.migrate)  # the one name it had before
+    await migrate(url_in(folder))
     (folder / "walk.toml").write_text(SETTINGS)
 
 
@@ -155,7 +153,7 @@ def has(folder: Path, what: str) -> bool:
 @contextlib.asynccontextmanager
 async def working(folder: Path, channel: Channel) -> AsyncIterator[None]:
     """A worker that runs and has delivered one before."""
-    async with sendonce.embedded_worker(url_in(folder), config=folder / "walk.toml", channels=channels_of(channel)):
+    async with sendonce.aembedded_worker(url_in(folder), config=folder / "walk.toml", channels=channels_of(channel)):
         yield
 
 

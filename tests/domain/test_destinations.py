@@ -12,6 +12,7 @@ from sendonce.domain.destinations import (
     Routed,
     TypedDestination,
     destination_hash,
+    misspelled,
     normalise,
     route,
     scheme_of,
@@ -172,6 +173,13 @@ def test_spelling_it_again_changes_nothing(uri: str) -> None:
     assert len(spelled.encode()) <= LONGEST
     assert spelled == spelled.strip()
     assert scheme_of(spelled) == scheme_of(spelled).lower()
+
+
+@pytest.mark.parametrize(
+    "scheme", ["sms", "https", "http", "mailto", "null", "ht", "httpsxx", "mail", "smtp", "tptths"]
+)
+def test_scheme_further_than_one_letter_from_the_known_ones_is_no_mistake(scheme: str) -> None:
+    assert misspelled(scheme) is None
 
 
 def test_hash_stands_for_the_uri_in_sixteen_bytes() -> None:

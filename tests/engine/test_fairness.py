@@ -403,7 +403,7 @@ async def test_rate_is_kept(database: Database, store: Store) -> None:
         tenant="", types=["*"], destination=WELL, policy=None, description=None, operator="ada", rate=20.0
     )
     with database.connection() as connection:
-        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(25)])
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}", to=None) for n in range(25)])
     channel = ByHost(well=Delivered())
     sent: list[float] = []
     channel.scripts["well"] = [lambda: noted(sent)]
@@ -469,7 +469,7 @@ async def test_rate_does_not_keep_a_breakers_probes_from_going_out(database: Dat
         tenant="", types=["*"], destination=DEAD, policy=None, description=None, operator="ada", rate=10.0
     )
     with database.connection() as connection:
-        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(23)])
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}", to=None) for n in range(23)])
     await store.trip(f"destination:subscription:{id}", pause=50 * MS, code=None)
     channel = ByHost(dead=Delivered())
     sent: list[float] = []
@@ -486,7 +486,7 @@ async def test_breaker_of_a_shared_host_ignores_one_recipients_failures(database
         tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada", rate=50.0
     )
     with database.connection() as connection:
-        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}") for n in range(10)])
+        Outbox().publish_many(connection, [Draft("memo.created", {}, key=f"m-{n}", to=None) for n in range(10)])
     await store.trip("place:test", pause=50 * MS, code=None)
     channel = Told(Delivered())
     async with working(store, serving(channel), concurrency=20):

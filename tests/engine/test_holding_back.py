@@ -72,7 +72,7 @@ async def test_paused_subscription_is_parked_and_goes_on_when_it_is_resumed(data
     async with working(store, serving(channel)):
         await people.set_subscription_state(subscription_id, "paused", operator="ada", reason="holiday")
         for number in range(3):
-            database.publish("memo.created", {}, key=f"memo-{number}")
+            database.publish("memo.created", {}, key=f"memo-{number}", to=None)
         await until_async(lambda: parked(database) == 3, "three parked")
         assert channel.sent == []
 

@@ -224,7 +224,7 @@ async def test_secrets_that_cannot_be_read_are_no_answer(database: Database, sto
     await store.add_subscription(
         tenant="", types=["order.*"], destination="test:s", policy=None, description=None, operator="ada"
     )
-    database.publish("order.paid", {}, key="o-1")
+    database.publish("order.paid", {}, key="o-1", to=None)
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     channel = rig.Asked(Delivered("n"), answers=[Found("n")])
 

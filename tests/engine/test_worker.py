@@ -160,7 +160,7 @@ class TestDoubt:
                 tenant="", types=["memo.*"], destination="test:a", policy='{"if_unsure": "hold"}', description=None,
                 operator="ada",
             )  # fmt: skip
-            sqlite.publish("memo.created", {}, key="1")
+            sqlite.publish("memo.created", {}, key="1", to=None)
         else:
             given_due_delivery(sqlite, to="test:a", if_unsure="hold" if who == "the publish call" else None)
 
@@ -232,7 +232,7 @@ async def test_delivery_of_a_removed_subscription_is_given_up(database: Database
     subscription_id = await store.add_subscription(
         tenant="", types=["*"], destination="test:a", policy=None, description=None, operator="ada"
     )
-    database.publish("memo.created", {}, key="1")
+    database.publish("memo.created", {}, key="1", to=None)
     await store.set_subscription_state(subscription_id, "removed", operator="ada", reason=None)
     channel = Told(Delivered())
 

@@ -1,6 +1,5 @@
 """Publishers, workers and a receiver on a cluster: reached through one address that can be moved, or through both."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -89,7 +88,7 @@ class FailoverStage(Stage):
 
     def _fill(self, server: Server) -> None:
         self.name = server.create_database()
-        asyncio.run(migrate(server.dsn(self.name)))
+        migrate(server.dsn(self.name))
         PostgresDatabase(server.dsn(self.name)).execute(ORDERS)
 
 

@@ -45,7 +45,7 @@ def closed_port() -> Iterator[int]:
 
 def publish(database: Database, amount: int) -> None:
     with database.connection() as connection:
-        drafts = [Draft("order.placed", {"order": number}, key=f"order-{number}") for number in range(amount)]
+        drafts = [Draft("order.placed", {"order": number}, key=f"order-{number}", to=None) for number in range(amount)]
         Outbox().publish_many(connection, drafts)
 
 

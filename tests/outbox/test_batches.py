@@ -56,7 +56,7 @@ def test_batch_larger_than_a_portion_is_still_all_or_nothing(
     with recording(address) as connection:
         OUTBOX.publish_many(connection, drafts(1, first=999))
         with pytest.raises(KeyReused):
-            OUTBOX.publish_many(connection, [*drafts(35), Draft("memo.created", {}, key=("memo", 999))])
+            OUTBOX.publish_many(connection, [*drafts(35), Draft("memo.created", {}, key=("memo", 999), to=None)])
         assert address.counts() == NOTHING
         published = OUTBOX.publish_many(connection, [*drafts(35), *drafts(1, first=999), *drafts(1)])
 

@@ -137,9 +137,9 @@ def test_session_with_rows_of_its_own_that_are_flushed_later(sqlite_address: Add
     with sqlalchemy.orm.Session(engine) as session:
         memo = Memo(body="own")
         session.add(memo)
-        OUTBOX.publish(session, "memo.created", {}, key="before the flush")
+        OUTBOX.publish(session, "memo.created", {}, key="before the flush", to=None)
         session.flush()
-        OUTBOX.publish(session, "memo.created", {"id": memo.id}, key=("memo", memo.id))
+        OUTBOX.publish(session, "memo.created", {"id": memo.id}, key=("memo", memo.id), to=None)
         session.commit()
     engine.dispose()
 

@@ -37,7 +37,7 @@ def test_import_brings_no_other_package_and_no_event_loop() -> None:
 def test_publish_on_sqlite_imports_no_other_package() -> None:
     script = (
         "import sqlite3, sys; import sendonce; before = set(sys.modules)\n"
-        "try: sendonce.Outbox().publish(sqlite3.connect(':memory:'), 'a', {}, key='a')\n"
+        "try: sendonce.Outbox().publish(sqlite3.connect(':memory:'), 'a', {}, key='a', to=None)\n"
         "except sendonce.SchemaMismatch: pass\n"
         "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(*sorted(names - sys.stdlib_module_names - {'sendonce'}), *names & {'asyncio', 'logging'})"

@@ -167,7 +167,7 @@ def test_batches_in_opposite_order_do_not_lock_each_other_out(postgres_address: 
             for turn in range(10):
                 keys = [f"{turn}/{n}" for n in range(300)][::step]
                 together.wait(PATIENCE)
-                OUTBOX.publish_many(connection, [Draft("memo.created", {}, key=key) for key in keys])
+                OUTBOX.publish_many(connection, [Draft("memo.created", {}, key=key, to=None) for key in keys])
                 connection.commit()
 
     with ThreadPoolExecutor(2) as threads:

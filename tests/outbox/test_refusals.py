@@ -42,7 +42,7 @@ class Own:
         return self.text
 
 
-GOOD: dict[str, Any] = {"type": "memo.created", "payload": {}, "key": "a"}
+GOOD: dict[str, Any] = {"type": "memo.created", "payload": {}, "key": "a", "to": "null:a"}
 BAD: dict[str, tuple[dict[str, Any], type[SendonceError], str]] = {
     "no type": ({"type": ""}, BadEvent, "event type"),
     "a type with a space": ({"type": "memo created"}, BadEvent, "like memo.created"),
@@ -62,6 +62,16 @@ BAD: dict[str, tuple[dict[str, Any], type[SendonceError], str]] = {
     "a lone surrogate in a payload": ({"payload": "\ud800"}, BadEvent, "Unicode"),
     "an oversized payload": ({"payload": "x" * 1000}, BadEvent, "1002 bytes"),
     "a deep payload": ({"payload": json.loads("[" * 101 + "]" * 101)}, BadEvent, "levels deep"),
+    "nothing named": ({"to": []}, BadEvent, "to is empty; name a destination, or say to=None"),
+    "an empty tuple as destination": ({"to": ()}, BadEvent, "to is empty"),
+    "a scheme with a letter left out": ({"to": "htps://a.example/"}, BadDestination, "is one letter away from https:;"),
+    "a scheme with a letter too many": (
+        {"to": "mailtoo:ada@a.example"},
+        BadDestination,
+        "one letter away from mailto:",
+    ),
+    "a scheme with another letter": ({"to": "nuhl:a"}, BadDestination, "one letter away from null:"),
+    "a scheme with two letters swapped": ({"to": "hTTSp://a.example/"}, BadDestination, "one letter away from https:"),
     "no channel": ({"to": "ada@example.com"}, BadDestination, "no channel"),
     "an empty destination": ({"to": [""]}, BadDestination, "no channel"),
     "a destination that is no text": ({"to": [7]}, BadDestination, "not int"),
@@ -120,9 +130,42 @@ def test_argument_that_is_invalid_is_named_and_nothing_is_written(
     assert address.counts() == NOTHING
 
 
+async def test_destination_is_never_left_out(kind: Kind, caller: Caller) -> None:
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'to'"):
+        await caller.publish("memo.created", {}, key="a")
+    with pytest.raises(TypeError, match="'to'"):
+        Draft("memo.created", {}, key="a")  # type: ignore[call-arg]
+    await caller.end("rollback")
+
+    assert kind.address.counts() == NOTHING
+
+
+async def test_scheme_that_nobody_knows_is_taken_unless_the_outbox_names_its_own(kind: Kind, caller: Caller) -> None:
+    await caller.publish("memo.created", {}, key="a", to="pigeon:ada")
+    caller.outbox = Outbox(schemes=("https", "sms"))
+    for refused in ("pigeon:ada", ["sms:1", "null:a"]):
+        with pytest.raises(
+            BadDestination, match=r"^this outbox names no (pigeon|null): destinations, only: https, sms$"
+        ):
+            await caller.publish("memo.created", {}, key="b", to=refused)
+    with pytest.raises(BadDestination, match="only: https, sms"):
+        await caller.request("memo.created", {}, key="c", subject="a", version=1, required="mailto:ada@example.com")
+    await caller.publish("memo.created", {}, key="b", to=["sms:1", "https://a.example/"])
+    await caller.publish("memo.created", {}, key="c", to=None)
+    await caller.end("commit")
+
+    assert kind.address.counts() == {"events": 3, "deliveries": 3, "contents": 0}
+
+
+@pytest.mark.parametrize("schemes", ["https", (), []])
+def test_scheme_is_not_given_for_several(schemes: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^schemes must be several names"):
+        Outbox(schemes=schemes)
+
+
 def test_argument_if_different_is_one_of_two(sqlite_address: Address) -> None:
     with recording(sqlite_address) as connection, pytest.raises(BadEvent, match="keep_first"):
-        Outbox().publish(connection, "a", {}, key="a", if_different="keep_last")  # type: ignore[arg-type]
+        Outbox().publish(connection, "a", {}, key="a", to=None, if_different="keep_last")  # type: ignore[arg-type]
 
 
 def test_publish_many_takes_drafts(sqlite_address: Address) -> None:
@@ -159,19 +202,19 @@ def test_connection_of_another_type_is_refused(make: Callable[[], Any]) -> None:
     thing = make()
 
     with pytest.raises(PublishError, match=r"not a connection .* sqlite3, psycopg, .* SQLAlchemy"):
-        Outbox().publish(thing, "a", {}, key="a")
+        Outbox().publish(thing, "a", {}, key="a", to=None)
     with pytest.raises(PublishError, match="not a connection"):
-        asyncio.run(Outbox().apublish(thing, "a", {}, key="a"))
+        asyncio.run(Outbox().apublish(thing, "a", {}, key="a", to=None))
 
 
 async def test_connections_sync_and_async_are_told_apart(kind: Kind) -> None:
     async with kind.open(kind.address) as caller:
         if caller.is_async:
             with pytest.raises(PublishError, match=r"is async: say `await outbox\.apublish"):
-                Outbox().publish(caller.connection, "a", {}, key="a")
+                Outbox().publish(caller.connection, "a", {}, key="a", to=None)
         else:
             with pytest.raises(PublishError, match=r"is not async: say `outbox\.publish"):
-                await Outbox().apublish(caller.connection, "a", {}, key="a")
+                await Outbox().apublish(caller.connection, "a", {}, key="a", to=None)
 
 
 def test_database_of_another_kind_is_refused() -> None:
@@ -182,14 +225,14 @@ def test_database_of_another_kind_is_refused() -> None:
             self.dialect = engine.dialect
 
     with pytest.raises(PublishError, match=r"mysql through .* use PostgreSQL"):
-        Outbox().publish(Connection(), "a", {}, key="a")
+        Outbox().publish(Connection(), "a", {}, key="a", to=None)
 
 
 async def test_tables_that_are_missing_are_named(kind: Kind) -> None:
     kind.address.change("drop table sendonce_events")
     async with kind.open(kind.address) as caller:
         with pytest.raises(SchemaMismatch, match="run: sendonce migrate") as raised:
-            await caller.publish("memo.created", {"secret": "hunter2"}, key="a")
+            await caller.publish("memo.created", {"secret": "hunter2"}, key="a", to=None)
         await caller.end("rollback")
 
     assert "hunter2" not in str(raised.value) + str(raised.value.__cause__)
@@ -216,7 +259,7 @@ def test_connection_that_is_closed_is_reported_in_the_drivers_words(sqlite_addre
         pass
 
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        Outbox().publish(connection, "a", {}, key="a")
+        Outbox().publish(connection, "a", {}, key="a", to=None)
 
 
 BEYOND = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))

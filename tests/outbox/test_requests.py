@@ -234,7 +234,7 @@ def test_recipient_that_is_no_destination_is_refused(sqlite_address: Address) ->
 
 def test_published_event_in_the_way_is_told_and_the_transaction_goes_on(address: Address) -> None:
     with recording(address) as connection:
-        OUTBOX.publish(connection, TYPE, {}, key=("cl-7", 3))
+        OUTBOX.publish(connection, TYPE, {}, key=("cl-7", 3), to=None)
         with pytest.raises(KeyReused, match="was published with the key 'cl-7/3'"):
             OUTBOX.request(connection, TYPE, {}, **asked())
         connection.execute("insert into memos (id) values (1)")

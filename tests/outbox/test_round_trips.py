@@ -65,4 +65,4 @@ def test_larger_batch_takes_one_per_portion_and_a_savepoint(
 
 def test_event_that_is_invalid_takes_no_round_trip(connection: psycopg.Connection[Any]) -> None:
     with round_trips(0), pytest.raises(Exception, match="event type"):
-        OUTBOX.publish(connection, "", {}, key="a")
+        OUTBOX.publish(connection, "", {}, key="a", to=None)

@@ -93,8 +93,8 @@ async def test_event_without_options_has_empty_columns_and_is_due_at_once(kind: 
 
 
 async def test_event_for_nobody_is_recorded_too(kind: Kind, caller: Caller) -> None:
-    published = await caller.publish("order.created", {}, key="a")
-    batch = await caller.publish_many([Draft("order.created", {}, key=key) for key in ("b", "c")])
+    published = await caller.publish("order.created", {}, key="a", to=None)
+    batch = await caller.publish_many([Draft("order.created", {}, key=key, to=None) for key in ("b", "c")])
     await caller.end("commit")
 
     assert [each.deliveries for each in (published, *batch)] == [0, 0, 0]
@@ -114,8 +114,8 @@ def test_destination_in_two_spellings_gets_one_delivery(address: Address) -> Non
 
 def test_unique_key_is_new_every_time(address: Address) -> None:
     with recording(address) as connection:
-        first, second = (Outbox().publish(connection, "a", {}, key=UNIQUE) for _ in range(2))
-        batch = Outbox().publish_many(connection, [Draft("a", {}, key=UNIQUE) for _ in range(3)])
+        first, second = (Outbox().publish(connection, "a", {}, key=UNIQUE, to=None) for _ in range(2))
+        batch = Outbox().publish_many(connection, [Draft("a", {}, key=UNIQUE, to=None) for _ in range(3)])
 
     assert len({first.event_id, second.event_id, *(each.event_id for each in batch)}) == 5
     keys = [key for (key,) in address.look("select key from sendonce_events")]
@@ -148,7 +148,7 @@ def test_values_backends_are_made_of_may_be_in_a_payload(address: Address) -> No
         "tags": {"b", "a"},
     }
     with recording(address) as connection:
-        Outbox().publish(connection, "a", payload, key="a")
+        Outbox().publish(connection, "a", payload, key="a", to=None)
 
     ((stored,),) = address.look("select payload from sendonce_events")
     assert json.loads(stored) == {

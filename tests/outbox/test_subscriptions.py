@@ -40,9 +40,9 @@ async def test_subscriptions_that_match_get_one_delivery_each(kind: Kind, caller
     batch = await caller.publish_many(
         [
             Draft("order.line.created", {}, key="b", to="null:a"),
-            Draft("order.paid", {}, key="c"),
-            Draft("order.paid", {}, key="d", tenant="other"),
-            Draft("order.paid", {}, key="e", tenant="nobody"),
+            Draft("order.paid", {}, key="c", to=None),
+            Draft("order.paid", {}, key="d", to=None, tenant="other"),
+            Draft("order.paid", {}, key="e", to=None, tenant="nobody"),
         ]
     )
     await caller.end("commit")
@@ -61,8 +61,8 @@ async def test_state_other_than_removed_is_no_reason_to_forget_it(
     kind: Kind, caller: Caller, state: str, listens: bool
 ) -> None:
     subscription_id = kind.address.subscribe("order.*", state=state)
-    await caller.publish("order.paid", {}, key="a")
-    await caller.publish_many([Draft("order.paid", {}, key=key) for key in ("b", "c")])
+    await caller.publish("order.paid", {}, key="a", to=None)
+    await caller.publish_many([Draft("order.paid", {}, key=key, to=None) for key in ("b", "c")])
     await caller.end("commit")
 
     for key in ("a", "b", "c"):
@@ -71,11 +71,11 @@ async def test_state_other_than_removed_is_no_reason_to_forget_it(
 
 async def test_duplicate_reaches_nobody_twice(kind: Kind, caller: Caller) -> None:
     first = kind.address.subscribe("order.*")
-    await caller.publish("order.paid", {}, key="a")
+    await caller.publish("order.paid", {}, key="a", to=None)
     await caller.end("commit")
     kind.address.subscribe("order.*")
-    again = await caller.publish("order.paid", {}, key="a")
-    await caller.publish_many([Draft("order.paid", {}, key=key) for key in ("a", "b")])
+    again = await caller.publish("order.paid", {}, key="a", to=None)
+    await caller.publish_many([Draft("order.paid", {}, key=key, to=None) for key in ("a", "b")])
     await caller.end("commit")
 
     assert (again.duplicate, again.deliveries) == (True, 0)

@@ -29,7 +29,7 @@ def use_span(monkeypatch: pytest.MonkeyPatch, *, is_valid: bool = True, state: s
 
 def published_headers(address: Address, **named: Any) -> dict[str, str] | None:
     with recording(address) as connection:
-        Outbox().publish_many(connection, [Draft("a", {}, key="a", **named)])
+        Outbox().publish_many(connection, [Draft("a", {}, key="a", to=None, **named)])
     ((headers,),) = address.look("select headers from sendonce_events")
     return None if headers is None else dict(json.loads(headers))
 
@@ -77,7 +77,7 @@ def test_event_with_another_trace_is_still_a_duplicate(
     published_headers(sqlite_address)
     use_span(monkeypatch)
     with recording(sqlite_address) as connection:
-        assert Outbox().publish(connection, "a", {}, key="a").duplicate
+        assert Outbox().publish(connection, "a", {}, key="a", to=None).duplicate
 
 
 def test_opentelemetry_itself_says_the_same() -> None:

@@ -91,7 +91,7 @@ async def test_connection_that_commits_by_itself_is_refused(kind: Kind) -> None:
         with pytest.raises(NotInTransaction):
             await caller.publish("memo.created", {}, key="a", to=TO)
         with pytest.raises(NotInTransaction):
-            await caller.publish_many([Draft("memo.created", {}, key=key) for key in ("a", "b")])
+            await caller.publish_many([Draft("memo.created", {}, key=key, to=None) for key in ("a", "b")])
 
     assert kind.address.counts() == NOTHING
 

@@ -38,7 +38,7 @@ async def _work(scene: Scene) -> None:
     await scene.database.store.add_subscription(
         tenant="", types=["memo.*"], destination=RATED, policy=None, description=None, operator="ada", rate=A_SECOND
     )
-    drafts = [Draft("memo.created", {"n": n}, key=f"m-{n}") for n in range(200)]
+    drafts = [Draft("memo.created", {"n": n}, key=f"m-{n}", to=None) for n in range(200)]
     drafts += [Draft("order.created", {"n": n}, key=f"o-{n}", to=BUSY) for n in range(1000)]
     await scene.database.store.transact(lambda own: OUTBOX.publish_many(own, drafts))
     scene.world.weather = Weather(slow=1.0)

@@ -233,7 +233,7 @@ async def test_subscription_says_itself_where_its_deliveries_go(database: Databa
     subscription_id = await store.add_subscription(
         tenant="", types=["memo.*"], destination="null:hook", policy=None, description=None, operator="ada"
     )
-    database.publish("memo.created", {}, key="one")
+    database.publish("memo.created", {}, key="one", to=None)
     await settle_with(store, await given_lease(store), Refused("410"))
     [letter] = database.rows("dead_letters")
 

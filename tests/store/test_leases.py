@@ -165,7 +165,7 @@ async def test_expiry_tells_decide_all_it_needs(database: Database, store: Store
         operator="ada",
     )
     given_due_delivery(
-        database, to=(), tenant="acme", key="k-1", if_unsure="hold", expires_at=database.now() + timedelta(hours=1)
+        database, to=None, tenant="acme", key="k-1", if_unsure="hold", expires_at=database.now() + timedelta(hours=1)
     )
     [sent] = (await given_lease(store)).claims
     database.advance(HOLD + S)

@@ -183,7 +183,7 @@ async def given_for_subscription(database: Database, store: Store, policy: str |
         description=None,
         operator="ada",
     )
-    return given_due_delivery(database, to=(), tenant=f"t{place}")
+    return given_due_delivery(database, to=None, tenant=f"t{place}")
 
 
 OWN_WAITS = [

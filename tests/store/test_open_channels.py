@@ -106,11 +106,11 @@ async def test_open_channels_leave_out_what_is_paused(database: Database, store:
         tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
     )
     await store.trip(f"destination:subscription:{subscription_id}", pause=MINUTE, code=None)
-    database.publish("memo.created", {}, key="1")
+    database.publish("memo.created", {}, key="1", to=None)
     await store.start(1, 10, MINUTE)
     waiting = await of(store, "https")
     await store.set_subscription_state(subscription_id, "paused", operator="ada", reason="work")
-    database.publish("memo.created", {}, key="2")
+    database.publish("memo.created", {}, key="2", to=None)
     await store.start(1, 10, MINUTE)
 
     assert (waiting.breakers, waiting.oldest_open_at is not None) == (1, True)
@@ -123,7 +123,7 @@ async def test_open_channels_are_none_where_all_is_paused(database: Database, st
         tenant="", destination=HOOK, types=["memo.created"], policy=None, description=None, operator="ada"
     )
     await store.set_subscription_state(subscription_id, "paused", operator="ada", reason="work")
-    database.publish("memo.created", {}, key="1")
+    database.publish("memo.created", {}, key="1", to=None)
     await store.start(1, 10, MINUTE)
     let_pass(database, HOUR)
 

@@ -75,7 +75,7 @@ async def act_on_subscriptions(store: Store) -> dict[str, str]:
     await store.set_subscription_policy(added, None, operator=WHO, reason="r-policy")
     await store.set_subscription_ask(added, "https://a/{token}", operator=WHO, reason="r-ask")
     await store.set_subscription_types(added, ["y"], operator=WHO, reason="r-types")
-    await store.add_test(added, new_event("x.test", {}, key="test"), operator=WHO)
+    await store.add_test(added, new_event("x.test", {}, key="test", to=None), operator=WHO)
     for state in ("paused", "active", "removed"):
         await store.set_subscription_state(added, state, operator=WHO, reason=f"r-{state}")
     await store.reseal(lambda _, __, secret: b"sealed:2:" + secret, operator=WHO)

@@ -142,7 +142,7 @@ async def test_breaker_or_a_rate_holds_no_question_back(database: Database, stor
         tenant="", types=["order.*"], destination="https://a.test/x", policy=None, description=None, operator="ada",
         rate=0.1,
     )  # fmt: skip
-    event_id = database.publish("order.paid", {}, key="o-1")
+    event_id = database.publish("order.paid", {}, key="o-1", to=None)
     database.execute("update sendonce_subscriptions set rate = null")
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     database.execute("update sendonce_subscriptions set rate = 0.1")
@@ -187,7 +187,7 @@ async def test_paused_subscription_is_not_asked_about(database: Database, store:
     added = await store.add_subscription(
         tenant="", types=["order.*"], destination="null:b", policy=None, description=None, operator="ada"
     )
-    database.publish("order.paid", {}, key="o-1")
+    database.publish("order.paid", {}, key="o-1", to=None)
     await settle_with(store, await given_lease(store), Unknown("timeout"), AT_ONCE, can_look_up=True)
     await store.set_subscription_state(added, "paused", operator="ada", reason=None)
 

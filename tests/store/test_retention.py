@@ -103,7 +103,7 @@ async def test_M13_at_last_the_event_goes_and_its_key_is_free(database: Database
     assert (step.events, step.deliveries) == (1, 3)
     assert counts(database) == dict.fromkeys(TABLES, 0)
     with database.connection() as connection:
-        assert not Outbox().publish(connection, "memo.created", {"memo": 9}, key="memo-1").duplicate
+        assert not Outbox().publish(connection, "memo.created", {"memo": 9}, key="memo-1", to=None).duplicate
 
 
 @pytest.mark.parametrize("state", [each for each in DeliveryState if each is not DeliveryState.COMPLETED])

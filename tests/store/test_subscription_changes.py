@@ -24,7 +24,7 @@ from tests.store.databases import Database
 from tests.store.seeding import seed_subscriptions
 from tests.store.test_subscriptions import change, subscribe
 
-TEST = new_event("sendonce.test", {"test": True}, key="test/1")
+TEST = new_event("sendonce.test", {"test": True}, key="test/1", to=None)
 
 
 async def test_policy_that_is_new_holds_for_what_waits_already(database: Database, store: Store) -> None:

@@ -428,7 +428,7 @@ async def test_proven_delivery_is_taken_by_any_worker_that_asks(database: Databa
 
 async def test_subscription_is_asked_about_by_who_serves_its_address(database: Database, store: Store) -> None:
     await a_subscription(store, "sms:+491")
-    event_id = database.publish("memo.created", {}, key="1")
+    event_id = database.publish("memo.created", {}, key="1", to=None)
     of_subscription = database.one("select id from sendonce_deliveries where event_id = ?", event_id)
     started = await store.start(WORKER, 10, HOLD)
     assert started.lease is not None

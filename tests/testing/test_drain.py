@@ -271,7 +271,7 @@ def test_drain_does_not_wait_for_what_a_rate_or_a_stop_holds_back(connection: An
     box = testing.outbox(connection)
     box.admin(lambda admin: admin.aadd_subscription(types=["memo.*"], to=HOOK, rate="1/h"))
     for key in ("1", "2", "3"):
-        publish(connection, key, to=())
+        publish(connection, key, to=None)
 
     drained = [len(box.drain())]
     box.clock.advance(hours=1)
@@ -283,7 +283,7 @@ def test_drain_does_not_wait_for_what_a_rate_or_a_stop_holds_back(connection: An
 def test_subscription_is_served(connection: Any) -> None:
     box = testing.outbox(connection)
     entered = box.subscribe(["memo.*"], HOOK, tenant="acme")
-    publish(connection, to=(), tenant="acme")
+    publish(connection, to=None, tenant="acme")
 
     [sent] = box.drain()
 
@@ -294,7 +294,7 @@ def test_subscription_whose_receiver_is_gone_is_disabled(connection: Any) -> Non
     box = testing.outbox(connection)
     entered = box.subscribe(["memo.*"], HOOK)
     box.receiver.answer(Refused("http_410"))
-    publish(connection, to=())
+    publish(connection, to=None)
 
     box.drain()
 
@@ -311,7 +311,7 @@ def test_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any
 
     box = testing.outbox(connection, channels=channels)
     box.subscribe(["memo.*"], HOOK)
-    publish(connection, to=())
+    publish(connection, to=None)
     box.drain()
 
     assert [len(each.signing) for each in given] == [1]

@@ -1,6 +1,5 @@
 """A store on the caller's connection: its verbs belong to the caller's transaction, sync or async."""
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +22,7 @@ def migrated_database(request: pytest.FixtureRequest, folder: Path, database: st
         address = Address(f"sqlite:///{folder / 'store.sqlite'}", "sqlite")
     else:
         address = Address(request.getfixturevalue("pg_dsn"), "postgresql")
-    asyncio.run(compose.migrate(address.url))
+    compose.migrate(address.url)
     return address
 
 
@@ -96,7 +95,7 @@ def test_sync_connection_needs_no_event_loop(request: pytest.FixtureRequest, tmp
 
 async def test_reader_leaves_no_transaction_open_on_sqlite(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    await compose.migrate(url)
+    await compose.amigrate(url)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
         store = await store_on(connection)
         await store.status()

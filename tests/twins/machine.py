@@ -114,7 +114,7 @@ class Twins(Working):
             case 4:
                 self.call("disable_subscription", chosen, reason=str(by["reason"]))
             case 5:
-                event = new_event("sendonce.test", {}, key=f"t-{given['overlap']}", to=())
+                event = new_event("sendonce.test", {}, key=f"t-{given['overlap']}", to=None)
                 self.call("add_test", chosen, event, operator=by["operator"])
             case _:
                 self.call("set_subscription_state", chosen, given["state"], **by)

@@ -5,6 +5,8 @@ Runs on any version of the package, so it uses what is public.
 
 import os
 import sys
+from inspect import signature
+from typing import Any
 
 from sendonce import Draft, Email, Outbox
 from sendonce.compose import open_connection
@@ -12,6 +14,8 @@ from sendonce.compose import open_connection
 MANY = 3500
 FEW = 4
 RECEIPT = ("mailer", "message-1")
+# How one says "to subscriptions only", which was naming nobody before it was None.
+NOBODY: Any = () if signature(Outbox.publish).parameters["to"].default == () else None
 NAMES = ("asked", "recognised", "refused", "failing", "dropped")
 
 
@@ -20,7 +24,7 @@ def main(*addresses: str) -> None:
     to = dict(zip(NAMES, addresses, strict=True))
     with open_connection(os.environ["SENDONCE_DATABASE"]) as connection:
         drafts = [
-            Draft("memo.saved", {"memo": number}, key=f"memo-{number}", to=["null:a", "null:b"][: number % 3])
+            Draft("memo.saved", {"memo": number}, key=f"memo-{number}", to=["null:a", "null:b"][: number % 3] or NOBODY)
             for number in range(MANY)
         ]
         outbox.publish_many(connection, drafts)
@@ -33,7 +37,7 @@ def main(*addresses: str) -> None:
                 ],
             )
         for nth in range(FEW):
-            outbox.publish(connection, "held.back", {}, key=f"held-{nth}")
+            outbox.publish(connection, "held.back", {}, key=f"held-{nth}", to=NOBODY)
         for name in ("recognised", "refused"):
             outbox.request(
                 connection,

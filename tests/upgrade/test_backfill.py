@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from sendonce.compose import migrate, open_store
+from sendonce.compose import amigrate, migrate, open_store
 from sendonce.errors import SchemaMismatch, StoreBusy
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
@@ -35,7 +35,7 @@ STATE = "select value from sendonce_meta where name = 'backfill:0002_routed'"
 def migrated(database: Database) -> list[Backfill]:
     """Run the migration; what it told of its back-fills."""
     told: list[News] = []
-    asyncio.run(migrate(url_of(database), told.append))
+    migrate(url_of(database), told.append)
     return [each for each in told if isinstance(each, Backfill)]
 
 
@@ -97,7 +97,7 @@ def test_backfills_at_once_share_the_work(database: Database) -> None:
     told: list[News] = []
 
     async def both() -> None:
-        await asyncio.gather(*(migrate(url_of(database), told.append) for _ in range(2)))
+        await asyncio.gather(*(amigrate(url_of(database), told.append) for _ in range(2)))
 
     asyncio.run(both())
 

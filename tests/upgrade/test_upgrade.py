@@ -1,6 +1,5 @@
 """A filled database is migrated under running programs of the version before: nothing is lost, nothing doubled."""
 
-import asyncio
 import json
 import signal
 from collections.abc import Iterator
@@ -162,9 +161,9 @@ def test_upgraded_database_is_like_a_new_one(system: System, tmp_path: Path, req
     prefix = f"u{uuid4().hex[:10]}_"
     if isinstance(system.database, SqliteDatabase):
         new: Database = SqliteDatabase(tmp_path / "new.db")
-        asyncio.run(migrate(url_of(new)))
+        migrate(url_of(new))
         system.command(system.new, "migrate")
-        asyncio.run(migrate(url_of(system.database)))  # and whatever came after it
+        migrate(url_of(system.database))  # and whatever came after it
         question = "select type, name, sql from sqlite_master where name not like 'sqlite_%' order by name"
 
         assert system.database.execute(question) == new.execute(question)
@@ -172,10 +171,10 @@ def test_upgraded_database_is_like_a_new_one(system: System, tmp_path: Path, req
     server: Server = request.getfixturevalue("postgres_server")
     name = server.create_database()
     fresh = PostgresDatabase(server.dsn(name))
-    asyncio.run(migrate(fresh.url))
+    migrate(fresh.url)
     assert isinstance(system.database, PostgresDatabase)
     system.command(system.new, "migrate")
-    asyncio.run(migrate(system.database.url))
+    migrate(system.database.url)
     for each in (fresh, system.database):
         with psycopg.connect(each.url, autocommit=True) as connection:
             connection.execute(grants.sql(prefix).encode())

@@ -57,7 +57,7 @@ async def everything(database: Database, store: Store) -> dict[str, int]:
         tenant="", types=["memo.parked"], destination="null:hook", policy=None, description=None, operator="ada"
     )
     await store.set_subscription_state(subscription_id, "paused", operator="ada", reason=None)
-    made["parked"] = given_due_delivery(database, to=(), type="memo.parked")
+    made["parked"] = given_due_delivery(database, to=None, type="memo.parked")
     await store.start(1, 10, timedelta(minutes=1))
     made["cancelled"] = given_due_delivery(database)
     await store.cancel([made["cancelled"]], operator="ada", reason="test")

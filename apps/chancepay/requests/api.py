@@ -37,7 +37,7 @@ def build(settings: Settings) -> FastAPI:
             app.state.admin = await stack.enter_async_context(
                 sendonce.Admin.aopen(settings.database, operator="chancepay", config=settings.config)
             )
-            await stack.enter_async_context(sendonce.embedded_worker(settings.database, config=settings.config))
+            await stack.enter_async_context(sendonce.aembedded_worker(settings.database, config=settings.config))
             yield
 
     app = FastAPI(title="ChancePay requests", version=sendonce.__version__, lifespan=lifespan, responses=WITH_KEY)

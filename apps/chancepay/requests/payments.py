@@ -13,7 +13,7 @@ from apps.chancepay.contract import Order, Report
 from apps.chancepay.requests.models import Finding, NewPayment, NewRefund
 from apps.chancepay.requests.tables import publications, requests
 from sendonce import BadEvent, NotAllowed, NotFound, Outbox
-from sendonce.contrib.sqlalchemy import in_transaction, reading
+from sendonce.contrib.sqlalchemy import ain_transaction, areading
 
 TYPE = "chancepay.order"
 
@@ -31,7 +31,7 @@ class Requests:
     async def pay(self, owner: str, wanted: NewPayment) -> tuple[UUID, bool]:
         """Record a payment and its message: both, or neither. Its uuid, and whether it is new."""
         order = Order(uuid=wanted.uuid or uuid4(), kind="payment", wallet=wanted.wallet, amount=wanted.amount)
-        return order.uuid, await in_transaction(self._engine, lambda connection: self.record(connection, owner, order))
+        return order.uuid, await ain_transaction(self._engine, lambda connection: self.record(connection, owner, order))
 
     async def refund(self, owner: str, payment: UUID, wanted: NewRefund) -> tuple[UUID, bool]:
         """The same for a refund. Whoever asks back at the same time waits, so that it is never more than was paid."""
@@ -52,7 +52,7 @@ class Requests:
             await _add_to_refunded(connection, payment, wanted.amount)
             return True
 
-        return uuid, await in_transaction(self._engine, work)
+        return uuid, await ain_transaction(self._engine, work)
 
     async def settle(self, uuid: UUID, report: Report, by: str) -> bool:
         """Take a report. False when the same was reported before; NotAllowed for one that says something else."""
@@ -71,7 +71,7 @@ class Requests:
             return False
 
         try:
-            return await in_transaction(self._engine, work)
+            return await ain_transaction(self._engine, work)
         except (NotFound, NotAllowed) as error:
             _log.warning("report about %s refused: %s", uuid, error)
             raise
@@ -87,12 +87,12 @@ class Requests:
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(noted)
 
-        await in_transaction(self._engine, work)
+        await ain_transaction(self._engine, work)
         _log.warning("request %s stays PENDING: %s, %s", uuid, finding.why, finding.detail)
 
     async def find(self, owner: str, uuid: UUID) -> RowMapping:
         """The caller's own request, with how far its message is."""
-        async with reading(self._engine) as connection:
+        async with areading(self._engine) as connection:
             row = await _row(connection, _with_publication().where(requests.c.uuid == uuid))
         if row is None or row["owner"] != owner:
             raise NotFound(f"there is no payment {uuid}")
@@ -134,7 +134,7 @@ class Requests:
         return True
 
     async def _rows(self, query: Select[Any]) -> list[RowMapping]:
-        async with reading(self._engine) as connection:
+        async with areading(self._engine) as connection:
             return list((await connection.execute(query)).mappings())
 
 

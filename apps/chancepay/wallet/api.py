@@ -31,7 +31,7 @@ def build(settings: Settings) -> FastAPI:
             await check_tables(engine, MIGRATIONS)
             app.state.engine = engine
             peer = await stack.enter_async_context(Peer(settings.needed_peer()))
-            worker = sendonce.embedded_worker(settings.database, config=settings.config, channels=channels_to(peer))
+            worker = sendonce.aembedded_worker(settings.database, config=settings.config, channels=channels_to(peer))
             await stack.enter_async_context(worker)
             yield
 

@@ -8,7 +8,7 @@ from apps.chancepay.contract import LARGEST, WalletId
 from apps.chancepay.keys import Caller, calling
 from apps.chancepay.wallet import ledger
 from apps.chancepay.wallet.models import Deposit, NewWallet, Transfer, Transfers, Wallet
-from sendonce.contrib.sqlalchemy import in_transaction, reading
+from sendonce.contrib.sqlalchemy import ain_transaction, areading
 
 router = APIRouter(prefix="/wallets", tags=["wallets"])
 
@@ -22,7 +22,7 @@ KNOWN: dict[int | str, dict[str, Any]] = {
 @router.post("", status_code=201, responses=KNOWN)
 async def open_wallet(wanted: NewWallet, caller: Calling, request: Request, response: Response) -> Wallet:
     """Open an empty wallet; one that is there already stays as it is."""
-    is_new = await in_transaction(
+    is_new = await ain_transaction(
         request.app.state.engine, lambda connection: ledger.open_wallet(connection, wanted.id)
     )
     response.status_code = 201 if is_new else 200
@@ -32,14 +32,14 @@ async def open_wallet(wanted: NewWallet, caller: Calling, request: Request, resp
 @router.get("/{wallet}")
 async def get_wallet(wallet: Id, caller: Calling, request: Request) -> Wallet:
     """A wallet and what is in it."""
-    async with reading(request.app.state.engine) as connection:
+    async with areading(request.app.state.engine) as connection:
         return Wallet(id=wallet, balance=await ledger.balance_of(connection, wallet))
 
 
 @router.post("/{wallet}/deposits", status_code=201, responses=KNOWN)
 async def deposit(wallet: Id, wanted: Deposit, caller: Calling, request: Request, response: Response) -> Wallet:
     """Pay in from outside."""
-    is_new = await in_transaction(
+    is_new = await ain_transaction(
         request.app.state.engine,
         lambda connection: ledger.deposit(connection, wallet, wanted.uuid, wanted.amount),
     )
@@ -56,7 +56,7 @@ async def list_transfers(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Transfers:
     """What went in and out, newest first; `before` is the `next` of the page before."""
-    async with reading(request.app.state.engine) as connection:
+    async with areading(request.app.state.engine) as connection:
         await ledger.balance_of(connection, wallet)
         rows = await ledger.transfers_of(connection, wallet, before, limit)
     page = [Transfer.model_validate(dict(row)) for row in rows]

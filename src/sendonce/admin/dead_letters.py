@@ -200,7 +200,7 @@ async def amended_mail(store: Store, delivery_id: int, to: str | None, changes: 
 
 def _rendered(delivery: DeliveryRow, address: str, to: str | TypedDestination | None, payload: object | None) -> Routed:
     """Where it goes now, with what it is sent instead of what it was, if that changes; as `publish` renders it."""
-    event = new_event(delivery.type, payload, key=delivery.key, to=() if to is None else to)
+    event = new_event(delivery.type, payload, key=delivery.key, to=to)
     wanted = event.destinations[0] if event.destinations else Routed(address)
     if payload is None:
         return wanted

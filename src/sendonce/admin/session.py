@@ -8,8 +8,9 @@ import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -191,3 +192,25 @@ class LoopThread:
         task = self.loop.create_task(work)
         task.add_done_callback(ended)
         return task
+
+
+@contextmanager
+def on_own_thread(context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Have an async context around the block, in an event loop on a thread of its own."""
+    thread = LoopThread()
+    try:
+        found = thread.run(_entered(context))
+        try:
+            yield found
+        finally:
+            thread.run(_left(context))
+    finally:
+        thread.close()
+
+
+async def _entered(context: AbstractAsyncContextManager[T]) -> T:
+    return await context.__aenter__()
+
+
+async def _left(context: AbstractAsyncContextManager[T]) -> None:
+    await context.__aexit__(None, None, None)

@@ -199,7 +199,7 @@ async def send_test(store: Store, subscription_id: int, *, operator: str) -> Del
     """
     await standing(store, subscription_id)
     payload = {"test": True, "subscription_id": subscription_id}
-    event = new_event(TEST, payload, key=f"test/{subscription_id}/{dice.token_hex(8)}")
+    event = new_event(TEST, payload, key=f"test/{subscription_id}/{dice.token_hex(8)}", to=None)
     [delivery_id] = (await store.add_test(subscription_id, event, operator=operator)).ids
     delivery = await store.delivery(delivery_id)
     if delivery is None:

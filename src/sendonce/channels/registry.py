@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.channels.http.guard import Guard
 from sendonce.channels.protocol import Asking, Channel, LookingUp, Message
+from sendonce.domain.destinations import misspelled
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.serving import Serving, open_name
 from sendonce.errors import ConfigError
@@ -53,6 +54,11 @@ class Channels:
             raise ConfigError("a channel needs the scheme it serves, like sms")
         _check(channel)
         for scheme in schemes:
+            if (known := misspelled(scheme)) is not None:
+                raise ConfigError(
+                    f"a channel cannot serve {scheme}:, which is one letter away from {known}: and refused where a"
+                    " message is recorded; take another name"
+                )
             self.serving.add(scheme)
             self.serving.opened.discard(scheme)
             self._channels[scheme] = channel

@@ -13,7 +13,7 @@ from sendonce.cli.output import Line, Verbatim, clean
 from sendonce.cli.parser import WrongUse
 from sendonce.cli.prompt import Bar, progress
 from sendonce.cli.verbs import argument, verb
-from sendonce.compose import display_url, grants_sql, migrate, migration_sql, schema_version
+from sendonce.compose import amigrate, display_url, grants_sql, migration_sql, schema_version
 from sendonce.store.migrations import Applying, Backfill, News, Waiting
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _(done: _Migrated) -> Iterator[Line]:
 
 
 async def _migrate(url: str, watched: "_Watched") -> tuple[list[str], int]:
-    return await migrate(url, watched), await schema_version(url)
+    return await amigrate(url, watched), await schema_version(url)
 
 
 class _Watched:

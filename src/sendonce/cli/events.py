@@ -10,6 +10,7 @@ from sendonce.cli import options
 from sendonce.cli.context import database_of
 from sendonce.cli.options import DESTINATION, PAGE, SINCE, STATUS, TENANT, TYPE, filter_of
 from sendonce.cli.output import Line, fields_of
+from sendonce.cli.parser import WrongUse
 from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, state_cell, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.errors import KeyReused, NotFound
@@ -101,11 +102,11 @@ class _Recorded:
     argument(
         "--to",
         action="append",
-        default=[],
         type=options.named_destination,
         metavar="URI",
         help="where to; may be repeated",
     ),
+    argument("--subscriptions-only", action="store_true", help="to the subscriptions that match, and nowhere else"),
     options.payload("default: {}", default={}),
     argument("--tenant", type=options.tenant, default="", metavar="NAME", help="whose event (default: none)"),
     argument("--subject", metavar="TEXT", help="what the event is about"),
@@ -129,6 +130,8 @@ async def publish(store: "ReadStore", args: argparse.Namespace, payload: object)
     from sendonce.compose import open_connection
     from sendonce.outbox.outbox import Outbox
 
+    if (args.to is None) is not args.subscriptions_only:
+        raise WrongUse("say where to: --to URI (subscriptions that match get it too), or --subscriptions-only")
     try:
         with open_connection(database_of(args)) as connection:
             published = Outbox().publish(

@@ -50,7 +50,7 @@ def async_engine(url: str, **options: Any) -> AsyncEngine:
     return engine
 
 
-async def in_transaction(
+async def ain_transaction(
     engine: AsyncEngine,
     work: Callable[[AsyncConnection], Awaitable[T]],
     *,
@@ -83,7 +83,7 @@ async def in_transaction(
 
 
 @asynccontextmanager
-async def reading(engine: AsyncEngine, *, isolation_level: str | None = None) -> AsyncIterator[AsyncConnection]:
+async def areading(engine: AsyncEngine, *, isolation_level: str | None = None) -> AsyncIterator[AsyncConnection]:
     """A connection for reads, in one transaction that is rolled back at the end; they wait for no writer.
 
     StoreBusy when the database cannot answer. Whatever else goes wrong is raised as it is.

@@ -20,6 +20,7 @@ _MAILBOX = re.compile(r"[^\s@<>()\[\]\\,;:\"]{1,64}")
 _DOMAIN = re.compile(r"(?=.{1,253}$)(?:[^\W_](?:[\w-]{0,61}[^\W_])?)(?:\.[^\W_](?:[\w-]{0,61}[^\W_])?)*")
 _HOST = re.compile(r"[A-Za-z0-9._~\-:\[\]%]+")
 _PORTS = {"http": 80, "https": 443}
+KNOWN_SCHEMES = ("https", "http", "mailto", "null")
 
 
 @runtime_checkable
@@ -49,6 +50,12 @@ class Routed:
 def scheme_of(uri: str) -> str:
     """The channel's name: what stands before the first colon."""
     return uri.partition(":")[0]
+
+
+@lru_cache(maxsize=1000)
+def misspelled(scheme: str) -> str | None:
+    """The known scheme that is one letter away: left out, added, another one, or two in the wrong order."""
+    return next((known for known in KNOWN_SCHEMES if _is_one_letter_from(known, scheme)), None)
 
 
 @lru_cache(maxsize=10_000)
@@ -103,6 +110,8 @@ def _respelled(text: str) -> str:
         return _normalise_http(scheme, text)
     if scheme == "mailto":
         return _normalise_mailto(rest)
+    if (meant := misspelled(scheme)) is not None:
+        raise BadDestination(f"{_shown(text)} has no channel: {scheme}: is one letter away from {meant}:; write that")
     if not rest and scheme != "null":
         raise BadDestination(f"{_shown(text)} names a channel but no address")
     _encodable(rest)
@@ -166,6 +175,18 @@ def _normalise_mailto(rest: str) -> str:
         raise BadDestination(f"{_shown('mailto:' + rest)} is not an e-mail address")
     _encodable(rest)
     return f"mailto:{mailbox}@{domain}"
+
+
+def _is_one_letter_from(known: str, scheme: str) -> bool:
+    if scheme in KNOWN_SCHEMES:
+        return False
+    short, long = sorted((known, scheme), key=len)
+    if len(short) == len(long):
+        other = [position for position, letter in enumerate(known) if letter != scheme[position]]
+        first, last = other[0], other[-1]
+        swapped = last == first + 1 and known[first : last + 1] == scheme[last] + scheme[first]
+        return len(other) == 1 or swapped
+    return any(long[:position] + long[position + 1 :] == short for position in range(len(long)))
 
 
 def _ascii_host(host: str) -> str | None:

@@ -86,7 +86,7 @@ def new_event(
     payload: object,
     *,
     key: Key,
-    to: To = (),
+    to: To | None,
     tenant: str = "",
     subject: str | None = None,
     version: int | None = None,
@@ -97,7 +97,10 @@ def new_event(
     largest_payload: int = LARGEST_PAYLOAD,
     most_destinations: int = MOST_DESTINATIONS,
 ) -> NewEvent:
-    """Check and render everything a caller gave; BadEvent or BadDestination says what to change."""
+    """Check and render everything a caller gave; BadEvent or BadDestination says what to change.
+
+    `to=None` is for the subscriptions that match and for nobody else; nothing named at all is a mistake.
+    """
     rendered = render_payload(payload)
     size = _size(rendered)
     if size > largest_payload:
@@ -112,7 +115,7 @@ def new_event(
         type=check_type(type),
         key=render_key(key),
         payload=rendered,
-        destinations=_sized(route(_counted(to, most_destinations)), largest_payload),
+        destinations=_sized(route(_named(to, most_destinations)), largest_payload),
         subject=None if subject is None else _text("subject", subject, LONGEST_KEY),
         version=_version(version),
         headers=_headers(headers),
@@ -283,14 +286,19 @@ def has_room(headers: Mapping[str, str]) -> bool:
     return len(headers) <= MOST_HEADERS and size <= LARGEST_HEADERS
 
 
-def _counted(to: To, most: int) -> To:
-    count = len(named(to))
-    if count > most:
+def _named(to: To | None, most: int) -> Sequence[str | TypedDestination]:
+    """What is named. Whether an event goes out is decided by what its caller says, never by what happens to match."""
+    if to is None:
+        return ()
+    destinations = named(to)
+    if not destinations:
+        raise BadEvent("to is empty; name a destination, or say to=None: to the subscriptions that match, if any")
+    if len(destinations) > most:
         raise BadEvent(
-            f"an event may name {most} destinations, not {count}; publish several events, or allow more with"
-            " Outbox(most_destinations=…)"
+            f"an event may name {most} destinations, not {len(destinations)}; publish several events, or allow more"
+            " with Outbox(most_destinations=…)"
         )
-    return to
+    return destinations
 
 
 def _moment(name: str, moment: datetime | None) -> datetime | None:

@@ -46,7 +46,7 @@ class Draft(NamedTuple):
     type: str
     payload: object
     key: Key
-    to: To = ()
+    to: To | None
     tenant: str = ""
     subject: str | None = None
     version: int | None = None

@@ -1,15 +1,16 @@
 """The outbox: record an intent in the caller's transaction. Nothing is sent or committed here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from sendonce.domain.events import LARGEST_PAYLOAD, MOST_DESTINATIONS, Key, To
+from sendonce.domain.destinations import scheme_of
+from sendonce.domain.events import LARGEST_PAYLOAD, MOST_DESTINATIONS, Key, NewEvent, To
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import RequestState
-from sendonce.errors import BadEvent, ConfigError
+from sendonce.errors import BadDestination, BadEvent, ConfigError
 from sendonce.outbox.entries import Draft, Order, Recorded, distinct, render
 from sendonce.outbox.requests import RECORD, Asked, Requested, RequestOrder, checked, read_state
 from sendonce.sql.drivers import AsyncConnection, SchemaExpected, SyncConnection, async_driver, sync_driver
@@ -30,6 +31,8 @@ class Published(NamedTuple):
 class Outbox:
     """Records events in transactions that belong to the caller.
 
+    `schemes`: the only ones that may be named, such as `("https", "mailto", "sms")`. Left out, any scheme is taken, for
+    the channel may be a worker's that this program knows nothing of; what no worker serves waits, and is told.
     `most_destinations` one event may name; how many subscriptions match it is not limited, for the caller cannot know.
     `notify`: on PostgreSQL also wake the workers when the transaction commits.
     """
@@ -37,6 +40,7 @@ class Outbox:
     largest_payload: int = LARGEST_PAYLOAD
     most_destinations: int = MOST_DESTINATIONS
     notify: bool = False
+    schemes: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         if type(self.largest_payload) is not int or not 1 <= self.largest_payload <= 100_000_000:
@@ -45,6 +49,8 @@ class Outbox:
             raise ConfigError(f"most_destinations must be from 1 to 1000000, not {self.most_destinations!r}")
         if type(self.notify) is not bool:
             raise ConfigError(f"notify must be True or False, not {self.notify!r}")
+        if self.schemes is not None and (isinstance(self.schemes, str) or not self.schemes):
+            raise ConfigError(f'schemes must be several names, such as ("https", "sms"), not {self.schemes!r}')
 
     def publish(
         self,
@@ -53,7 +59,7 @@ class Outbox:
         payload: object,
         *,
         key: Key,
-        to: To = (),
+        to: To | None,
         tenant: str = "",
         subject: str | None = None,
         version: int | None = None,
@@ -65,6 +71,7 @@ class Outbox:
     ) -> Published:
         """Record one event, with a delivery for each destination and each matching subscription.
 
+        `to=None` goes to subscriptions only, and none matching is fine; `to=[]` is refused, for it says nothing.
         It is there when the caller's transaction commits, and gone when that rolls back. The same key again
         gives the event that is there; KeyReused when the content or the destinations differ. A key is known until
         retention removes it ([retention] keys, 90 days after the end). On any error nothing of it was written.
@@ -91,7 +98,7 @@ class Outbox:
         payload: object,
         *,
         key: Key,
-        to: To = (),
+        to: To | None,
         tenant: str = "",
         subject: str | None = None,
         version: int | None = None,
@@ -214,13 +221,16 @@ class Outbox:
     def _prepare(self, drafts: Iterable[Draft], if_different: IfDifferent) -> "_Batch":
         keep_first = _keeps_first(if_different)
         rendered = [render(_draft(each), self.largest_payload, self.most_destinations) for each in drafts]
+        if self.schemes is not None:
+            _check_schemes(rendered, self.schemes)
         entries, places = distinct(rendered, keep_first=keep_first)
         return _Batch(Order(entries, keep_first, self.notify), places)
 
     def _order(self, asked: Asked, if_different: IfDifferent) -> RequestOrder:
-        return RequestOrder(
-            checked(asked, self.largest_payload, self.most_destinations), _keeps_first(if_different), self.notify
-        )
+        wanted = checked(asked, self.largest_payload, self.most_destinations)
+        if self.schemes is not None:
+            _check_schemes([wanted.event], self.schemes)
+        return RequestOrder(wanted, _keeps_first(if_different), self.notify)
 
 
 class _Batch(NamedTuple):
@@ -247,6 +257,13 @@ def _draft(each: object) -> Draft:
     if not isinstance(each, Draft):
         raise BadEvent(f"publish_many takes Draft(type, payload, key=…), not {type(each).__name__}")
     return each
+
+
+def _check_schemes(events: Iterable[NewEvent], schemes: Collection[str]) -> None:
+    for event in events:
+        for destination in event.destinations:
+            if (scheme := scheme_of(destination.uri)) not in schemes:
+                raise BadDestination(f"this outbox names no {scheme}: destinations, only: {', '.join(sorted(schemes))}")
 
 
 def _keeps_first(if_different: IfDifferent) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from apps.chancepay.contract import LARGEST, Order, Report
 from apps.chancepay.wallet import ledger
 from apps.chancepay.wallet.ledger import OtherContent, Taken
-from sendonce.contrib.sqlalchemy import async_engine, in_transaction
+from sendonce.contrib.sqlalchemy import ain_transaction, async_engine
 from tests.apps.chancepay.services import ChancePay
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ async def take(engine: AsyncEngine, order: Order, message_id: str = "m") -> Take
     async def work(connection: AsyncConnection) -> Taken | OtherContent:
         return await ledger.take(connection, order, message_id)
 
-    return await in_transaction(engine, work)
+    return await ain_transaction(engine, work)
 
 
 def payment(wallet: str, amount: int, uuid: UUID | None = None) -> Order:

@@ -111,7 +111,7 @@ async def operate(store: PostgresStore) -> None:
     await store.set_subscription_policy(added, None, operator="ada", reason=None)
     await store.set_subscription_ask(added, None, operator="ada", reason=None)
     await store.set_subscription_types(added, ["c.d"], operator="ada", reason=None)
-    await store.add_test(added, new_event("sendonce.test", {}, key="test"), operator="ada")
+    await store.add_test(added, new_event("sendonce.test", {}, key="test", to=None), operator="ada")
     for state in ("paused", "active", "removed"):
         await store.set_subscription_state(added, state, operator="ada", reason=None)
 

@@ -324,7 +324,7 @@ async def fill(database: PostgresDatabase) -> None:
     given_due_delivery(database)
     await given_lease(store)
     given_due_delivery(database)
-    given_due_delivery(database, to=(), type="order.paid")
+    given_due_delivery(database, to=None, type="order.paid")
     given_due_delivery(database, to=Email("eve@example.com", subject="Hello", text="Dear Eve"), subject="memo 6")
     await database.close()
 

@@ -387,7 +387,7 @@ def quiet_database() -> Iterator[PostgresDatabase]:
     server = start(local_binaries() or packaged(16), settings={"autovacuum": "off"})
     try:
         url = server.dsn(server.create_database())
-        asyncio.run(migrate(url))
+        migrate(url)
         yield PostgresDatabase(url)
     finally:
         server.stop()

@@ -73,7 +73,7 @@ async def test_M10_app_records_batches_with_duplicates(database: PostgresDatabas
     with under("app").connection() as connection:
         outbox = Outbox()
         first = outbox.publish_many(connection, drafts)
-        again = outbox.publish_many(connection, [*drafts, Draft("memo.created", {}, key="other")])
+        again = outbox.publish_many(connection, [*drafts, Draft("memo.created", {}, key="other", to=None)])
 
     assert [each.deliveries for each in first] == [3, 3, 3]
     assert [each.duplicate for each in again] == [True, True, True, False]

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from sendonce.admin.doctor import Level, Limits, examine
-from sendonce.compose import migrate, open_store
+from sendonce.compose import amigrate, open_store
 from sendonce.domain.outcomes import Delivered, Failed
 from sendonce.errors import StoreError
 from sendonce.outbox.outbox import Outbox
@@ -88,7 +88,7 @@ async def test_database_may_have_odd_defaults(database: PostgresDatabase, odd: s
     publish(database.url, "one")
 
     await live(database.url)
-    assert await migrate(database.url) == []
+    assert await amigrate(database.url) == []
 
 
 async def test_reload_of_the_servers_settings_changes_nothing_for_us(database: PostgresDatabase) -> None:
@@ -172,7 +172,7 @@ async def test_database_that_cannot_keep_every_text_is_refused_before_anything_i
     narrow: PostgresDatabase,
 ) -> None:
     with pytest.raises(StoreError, match=r"this database's encoding is (LATIN1|SQL_ASCII), which cannot keep every"):
-        await migrate(narrow.url)
+        await amigrate(narrow.url)
 
     assert narrow.one("select count(*) from pg_class where starts_with(relname, 'sendonce')") == 0
     diagnosed = {each.name: each for each in await examine(narrow.url, LIMITS)}
@@ -206,8 +206,8 @@ async def test_tables_may_be_in_a_schema_of_any_name(pg_dsn: str, schema: str) -
             psycopg.sql.SQL("alter database {} set search_path = {}").format(psycopg.sql.Identifier(str(name)), spelled)
         )
 
-    assert await migrate(pg_dsn)
-    assert await migrate(pg_dsn) == []
+    assert await amigrate(pg_dsn)
+    assert await amigrate(pg_dsn) == []
     publish(pg_dsn, "one")
     await live(pg_dsn)
 

@@ -40,7 +40,7 @@ async def test_delivery_goes_its_whole_way(database: PostgresDatabase) -> None:
     await store.set_subscription_state(subscription_id, "paused", operator="ada", reason=None)
     given_due_delivery(database, to=[Email("ada@example.com", subject="Hello", text="Dear Ada")], type="letter.sent")
     given_due_deliveries(database, 3, to="null:a", type="plain.one")
-    database.publish("memo.created", {"memo": 1}, key="memo-1")
+    database.publish("memo.created", {"memo": 1}, key="memo-1", to=None)
 
     first = await store.start(WORKER, 10, HOLD)
     assert first.lease is not None

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sendonce.compose import migrate, open_store
+from sendonce.compose import amigrate, open_store
 from sendonce.devtools.demo.shop import order_of
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.store.filters import Filter
@@ -57,7 +57,7 @@ class Observer:
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
         try:
-            self._runner.run(migrate(url))
+            self._runner.run(amigrate(url))
             self._store: Store = self._runner.run(open_store(url))
         except BaseException:
             self._runner.close()

@@ -3,13 +3,14 @@
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from aiohttp import web
 
+from sendonce.admin.session import on_own_thread
 from sendonce.devtools.receive.handler import Desk, as_json
 from sendonce.devtools.receive.web import Verify, Web
 from sendonce.errors import ConfigError
@@ -195,8 +196,17 @@ class Receiving(NamedTuple):
     smtp: str
 
 
+@contextmanager
+def embedded_receiver(
+    *, host: str = "127.0.0.1", is_quiet: bool = False, behaviours: Mapping[str, Mapping[str, object]] | None = None
+) -> Iterator[Receiving]:
+    """`aembedded_receiver` for programs without an event loop: the receiver has one on a thread of its own."""
+    with on_own_thread(aembedded_receiver(host=host, is_quiet=is_quiet, behaviours=behaviours)) as receiving:
+        yield receiving
+
+
 @asynccontextmanager
-async def embedded_receiver(
+async def aembedded_receiver(
     *, host: str = "127.0.0.1", is_quiet: bool = False, behaviours: Mapping[str, Mapping[str, object]] | None = None
 ) -> AsyncIterator[Receiving]:
     """Receive by HTTP and SMTP on free ports while the block runs, and print what arrives unless it is to be quiet.
@@ -205,7 +215,8 @@ async def embedded_receiver(
     `{"mailto:nobody@": {"mail_fail": "550"}}`.
     """
     from sendonce.devtools.receive.behaviour import Rules
-    from sendonce.devtools.receive.handler import Desk, line
+    from sendonce.admin.session import on_own_thread
+from sendonce.devtools.receive.handler import Desk, line
     from sendonce.devtools.receive.mail import AlertTransport
     from sendonce.devtools.receive.memory import Arrival, Memory
     from sendonce.devtools.receive.web import Web
