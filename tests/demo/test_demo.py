@@ -35,7 +35,7 @@ def _environment(**more: str) -> dict[str, str]:
 
 
 def test_demo_shows_what_it_promises_with_commands_that_work(tmp_path: Path) -> None:
-    done = subprocess.run(DEMO, cwd=tmp_path, env=_environment(), capture_output=True, text=True, timeout=250)
+    done = subprocess.run(DEMO, cwd=tmp_path, env=_environment(), capture_output=True, text=True, timeout=400)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""

@@ -215,8 +215,7 @@ async def aembedded_receiver(
     `{"mailto:nobody@": {"mail_fail": "550"}}`.
     """
     from sendonce.devtools.receive.behaviour import Rules
-    from sendonce.admin.session import on_own_thread
-from sendonce.devtools.receive.handler import Desk, line
+    from sendonce.devtools.receive.handler import Desk, line
     from sendonce.devtools.receive.mail import AlertTransport
     from sendonce.devtools.receive.memory import Arrival, Memory
     from sendonce.devtools.receive.web import Web
