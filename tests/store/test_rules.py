@@ -117,6 +117,37 @@ async def test_W5_delivery_is_in_progress_exactly_as_long_as_it_has_an_open_atte
     assert (database.rows("deliveries"), database.rows("attempts")) == before
 
 
+# What one statement makes of a delivery that is being sent and of one that waits.
+TOGETHER = [
+    ("InProgress", "InProgress", False),
+    ("PendingRetry", "Pending", False),
+    ("PendingRetry", "InProgress", False),  # as many are in progress as before, and as many attempts are open
+    ("InProgress", "Pending", True),
+]
+
+
+@pytest.mark.parametrize(("sent", "waiting", "is_allowed"), TOGETHER)
+async def test_W5_deliveries_moved_by_one_statement_go_with_their_attempts_each(
+    database: Database, store: Store, sent: str, waiting: str, is_allowed: bool
+) -> None:
+    being_sent = await given_delivery_in(database, store, DeliveryState.IN_PROGRESS)
+    given_due_delivery(database)
+    before = database.rows("deliveries"), database.rows("attempts")
+    change = (
+        f"update sendonce_deliveries set status = case id when {being_sent} then '{sent}' else '{waiting}' end,"
+        f" next_attempt_at = case case id when {being_sent} then '{sent}' else '{waiting}' end"
+        " when 'InProgress' then null else created_at end"
+    )
+
+    if is_allowed:
+        database.execute(change)
+        return
+    with pytest.raises(REFUSED, match="move_with_their_attempt"):
+        database.execute(change)
+
+    assert (database.rows("deliveries"), database.rows("attempts")) == before
+
+
 @pytest.mark.parametrize("outcome", [Delivered("n-1"), Refused("410")])
 async def test_W8_what_has_ended_gets_no_other_attempt(
     database: Database, store: Store, outcome: Delivered | Refused

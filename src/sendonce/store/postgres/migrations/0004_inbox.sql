@@ -294,6 +294,28 @@ begin
     select pg_catalog.array_agg(k.id) from k where k.is_held);
 end $$;
 
+-- As before. A statement nearly always moves its rows in one way: then it is enough to count their open attempts once.
+create or replace function sendonce_check_moved() returns trigger language plpgsql as $$
+begin
+  if (select m.moving in (0::bigint, m.moved)
+             and m.moving = (select pg_catalog.count(*) from sendonce_attempts a
+                              where a.delivery_id = any(m.ids) and a.outcome is null)
+        from (select pg_catalog.array_agg(f.id) as ids, pg_catalog.count(*) as moved,
+                     pg_catalog.count(*) filter (where f.status = 'InProgress') as moving from fresh f) m) then
+    return null;
+  end if;
+  if (select pg_catalog.count(*) from fresh f where f.status = 'InProgress')
+     <> (select pg_catalog.count(*) from sendonce_attempts a
+          where a.delivery_id = any(array(select f.id from fresh f where f.status = 'InProgress')) and a.outcome is null)
+     or exists (select 1 from sendonce_attempts a
+                 where a.delivery_id = any(array(select f.id from fresh f where f.status <> 'InProgress'))
+                   and a.outcome is null) then
+    raise exception 'sendonce_deliveries: update is not allowed on this row (rule deliveries_move_with_their_attempt)'
+      using errcode = '23514';
+  end if;
+  return null;
+end $$;
+
 -- Last of all, so that none is left out: every function of ours looks for names in the server's own schema first, then in
 -- the one it is in, and never first among a caller's temporary tables.
 do $$
