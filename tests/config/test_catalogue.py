@@ -14,14 +14,14 @@ from sendonce.config.load import load
 from sendonce.config.types import Setting
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
-from sendonce.engine.retention import RetentionSettings
+from sendonce.engine.retention import InboxSettings, RetentionSettings
 from sendonce.errors import ConfigError
 from sendonce.sealing import new_key
 from sendonce.signing import new_secret
 
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
 # Of a worker these are not for a file: an option alone, what tests alone use, and what follows from breaker_pause.
-ELSEWHERE = {"until_idle", "once", "breaker_longest", "instance"}
+ELSEWHERE = {"until_idle", "once", "breaker_longest", "instance", "inbox"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
@@ -37,7 +37,8 @@ def test_setting_has_a_sentence_and_either_a_default_or_an_example(setting: Sett
 
 
 @pytest.mark.parametrize(
-    ("table", "part"), [("worker", WorkerConfig), ("alerts", AlertSettings), ("retention", RetentionSettings)]
+    ("table", "part"),
+    [("worker", WorkerConfig), ("alerts", AlertSettings), ("retention", RetentionSettings), ("inbox", InboxSettings)],
 )
 def test_catalogue_leaves_out_no_field_of_a_part(table: str, part: type) -> None:
     settings = {each.field or each.key for each in TABLES[table].values() if each.part}

@@ -70,7 +70,7 @@ def test_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
         ("[smpt]\n", "there is no table [smpt]; do you mean smtp?"),
         (
             "[zzz]\n",
-            "there is no table [zzz]; there are: database, worker, policy, retention, reconcile, log, alerts, ",
+            "there is no table [zzz]; there are: database, worker, policy, retention, inbox, reconcile, log, alerts, ",
         ),
         ("alerts = 1\n", "alerts must be a table: write [alerts] above its keys"),
         ('[http]\nurl = "https://a.example/"\n', "[http] needs a name of yours: write [http.NAME] above url"),

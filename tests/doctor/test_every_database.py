@@ -37,7 +37,7 @@ def test_doctor_says_nothing_else_of_a_healthy_database(database: Database) -> N
     assert examined(database) == {}
 
 
-@pytest.mark.parametrize(("version", "level"), [("1", Level.PROBLEM), ("4", Level.WARNING), ("9", Level.PROBLEM)])
+@pytest.mark.parametrize(("version", "level"), [("1", Level.PROBLEM), ("5", Level.WARNING), ("9", Level.PROBLEM)])
 def test_schema_that_is_not_this_programs_is_said(database: Database, version: str, level: Level) -> None:
     database.execute("update sendonce_meta set value = ? where name = 'schema_version'", version)
 

@@ -21,6 +21,7 @@ from sendonce.admin import evidence as late
 from sendonce.admin.bulk import Planned
 from sendonce.admin.evidence import Imported
 from sendonce.admin.explain import Explanation
+from sendonce.admin.inbox import InboxAdmin
 from sendonce.admin.scoped import Scoped, page
 from sendonce.admin.session import AddressSession, LoopThread, address_verb, sync
 from sendonce.admin.tenants import TenantAdmin
@@ -69,7 +70,7 @@ LONGEST_OPERATOR = 200
 
 
 @dataclass(frozen=True)
-class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, SubscriptionRow]):
+class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, SubscriptionRow], InboxAdmin):
     """The whole database, for operators. `for_tenant` is what one of its tenants may see and do."""
 
     @classmethod

@@ -234,5 +234,26 @@ CHECKS = (
         "it is half done, and nobody has moved it for an hour",
         "go on with: sendonce operations resume {id}; or end it: sendonce operations cancel {id}",
     ),
+    Check(
+        "handled",
+        Walk.MESSAGES,
+        "message",
+        "it is marked handled, and its consumer has no receipt for it: if it comes again it is handled twice",
+        f"the receipt was removed past sendonce; {_RESTORE}, and see whether its effect is there",
+    ),
+    Check(
+        "message_generations",
+        Walk.MESSAGES,
+        "message",
+        "somebody has had it handled again, and the next generation of it is missing",
+        f"{_RESTORE}; have it sent again where it comes from",
+    ),
+    Check(
+        "tries",
+        Walk.MESSAGES,
+        "message",
+        "it is missing, and its tries are there",
+        f"somebody deleted it past sendonce; {_RESTORE}",
+    ),
 )
 NAMES = tuple(check.name for check in CHECKS)

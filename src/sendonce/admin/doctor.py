@@ -75,6 +75,7 @@ def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]
         yield _channels(examined.work)
         yield _sends(examined.work, limits)
         yield _retention(examined.work, limits)
+        yield _inbox(examined.work)
 
 
 def shown(names: Iterable[str]) -> str:
@@ -186,6 +187,18 @@ def _retention(work: Work, limits: Limits) -> Diagnosis:
     said = f"retention is behind: {part} should go after {kept}, and some may have been due for that for {late}"
     to_do = "let a worker run all the time; if one does, it cannot keep up: run sendonce prune in quiet hours"
     return warning("retention", said, to_do)
+
+
+def _inbox(work: Work) -> Diagnosis:
+    since = work.inbox.oldest_due_at
+    waiting = timedelta(0) if since is None else work.now - since
+    if waiting >= DUE_FOR_LONG:
+        said = f"a message that came in has been due for {format_duration(waiting)}, and nobody handles it"
+        return problem("inbox", said, "start its consumer; see: sendonce inbox list")
+    if work.inbox.dead:
+        said = f"{counted(work.inbox.dead, 'message')} that came in were given up and wait for a person"
+        return warning("inbox", said, "see: sendonce inbox list --dead")
+    return ok("inbox", "no message that came in is late or waits for a person")
 
 
 ENCODING = "UTF8"

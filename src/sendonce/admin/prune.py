@@ -65,6 +65,7 @@ class Plan:
     ages: Mapping[Stage, timedelta]
     workers: timedelta | None = None
     operations: timedelta | None = None
+    inbox: timedelta | None = None
     batch: int = 500
 
 
@@ -88,6 +89,7 @@ def plan_of(settings: RetentionSettings) -> Plan:
         ages=settings.stages,
         workers=settings.workers,
         operations=settings.operations,
+        inbox=settings.inbox.keep,
         batch=settings.batch,
     )
 
@@ -107,6 +109,9 @@ async def prune(
         async for done in _steps(store, plan, archive, acts=True):
             yield done
         while step := await store.drop_rest(limit=plan.batch, workers=plan.workers, operations=plan.operations):
+            done = _with(done, rest=done.rest + step)
+            yield done
+        while step := await store.drop_inbox(limit=plan.batch, keep=plan.inbox):
             done = _with(done, rest=done.rest + step)
             yield done
     finally:

@@ -21,7 +21,8 @@ _CONTENT = frozenset({"headers"})
     argument(
         "wanted",
         metavar="X",
-        help="a delivery's id, event:12 or e12, dead-letter:3, an event's key (key:…), or a token (token:…)",
+        help="a delivery's id, event:12 or e12, dead-letter:3, an event's key (key:…), a token (token:…), or a message"
+        " that came in (message:…)",
     ),
     about="Tell in plain words what was recorded, why a delivery is where it is and what happens next.",
 )
@@ -38,6 +39,7 @@ def _(explanation: Explanation) -> object:
 def _(explanation: Explanation) -> Iterator[str]:
     for note in explanation.notes:
         yield paint(note, "yellow")
+    yield from explanation.messages
     for position, each in enumerate(explanation.events):
         if position:
             yield ""

@@ -46,6 +46,11 @@ NOUNS = {
         "list, show, count, requeue, correct, attest and discard what was given up",
         "Look at what was given up, and decide about it.",
     ),
+    "inbox": Noun(
+        "inbox",
+        "list, show, retry, discard and erase messages that came in and were not handled at once",
+        "Look at messages that came in and were not handled at once, and decide about them.",
+    ),
     "reconcile": Noun("reconcile", "ask about what may have been sent, and check what is marked sent"),
     "doubt": Noun("reconcile", "after a restore, have everything that is open asked about first"),
     "restored": Noun("reconcile", "say that nothing was lost, where a worker has noticed that commits are missing"),

@@ -100,6 +100,14 @@ def _sentences(look: _Look, args: argparse.Namespace) -> Iterator[str]:
     yield from (paint(f"warning: {sentence}", "red") for sentence in warnings(look.status))
 
 
+def _inbox(status: Status) -> Iterator[str]:
+    """Said where a consumer has left something there."""
+    if status.inbox.waiting:
+        yield _line("inbox", f"{_count(status.inbox.waiting)} messages wait or are being handled")
+    if status.inbox.dead:
+        yield _line("inbox", f"{_count(status.inbox.dead)} messages were given up", "red")
+
+
 def _lines(status: Status, held: list[HeldBack]) -> Iterator[str]:
     yield _line("workers", f"{len(status.workers)} alive" if status.workers else "none alive")
     yield from (f"                {_worker(worker, status)}" for worker in status.workers)
@@ -114,6 +122,7 @@ def _lines(status: Status, held: list[HeldBack]) -> Iterator[str]:
     yield _line("parked", _count(status.parked), "yellow" if status.parked else None)
     yield _line("dead letters", _count(status.dead_letters), "red" if status.dead_letters else None)
     yield _line("completed", f"{status.completed:,} ever")
+    yield from _inbox(status)
     if status.instance is not None:
         yield _line("instance", status.instance)
     if status.loss is not None:

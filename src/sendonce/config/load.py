@@ -18,7 +18,7 @@ from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.audits import AuditSettings
 from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
-from sendonce.engine.retention import RetentionSettings
+from sendonce.engine.retention import InboxSettings, RetentionSettings
 from sendonce.errors import ConfigError
 from sendonce.observability.logs import LogSettings
 from sendonce.sealing import SecretBox
@@ -204,7 +204,7 @@ def load_sealer(path: Path | None, environment: Mapping[str, str]) -> SecretBox:
 
 def load_retention(path: Path | None, environment: Mapping[str, str]) -> RetentionSettings:
     """How long things are kept, and nothing else."""
-    return _retention(Everything(path, environment, NO_OPTIONS).table("retention"))
+    return _retention(Everything(path, environment, NO_OPTIONS))
 
 
 def load_limits(path: Path | None, environment: Mapping[str, str]) -> tuple[timedelta, timedelta]:
@@ -228,7 +228,7 @@ def settings_of(everything: Everything) -> Settings:
         channel_policies={
             table.name.removeprefix("policy."): _channel_policy(table, policy) for table in everything.inner("policy")
         },
-        retention=_retention(everything.table("retention")),
+        retention=_retention(everything),
         audit=_audit(everything.table("reconcile")),
         log=LogSettings(**everything.table("log").values()),
         alerts=_alerts(everything.table("alerts")),
@@ -264,10 +264,16 @@ def _channel_policy(table: Table, policy: Policy) -> dict[str, object]:
     return values
 
 
-def _retention(table: Table) -> RetentionSettings:
-    values: dict[str, Any] = {key: None if value == NEVER else value for key, value in table.values().items()}
+def _retention(everything: Everything) -> RetentionSettings:
+    inbox, table = everything.table("inbox"), everything.table("retention")
+    with inbox.reading():
+        receipts = InboxSettings(**_ages(inbox))
     with table.reading():
-        return RetentionSettings(**values)
+        return RetentionSettings(**_ages(table), inbox=receipts)
+
+
+def _ages(table: Table) -> dict[str, Any]:
+    return {key: None if value == NEVER else value for key, value in table.values().items()}
 
 
 def _audit(table: Table) -> AuditSettings:

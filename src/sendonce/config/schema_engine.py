@@ -10,6 +10,7 @@ _database = partial(Setting, table="database")
 _worker = partial(Setting, table="worker", part="sendonce.engine.config:WorkerConfig")
 _policy = partial(Setting, table="policy", part="sendonce.domain.policies:Policy")
 _retention = partial(Setting, table="retention", part="sendonce.engine.retention:RetentionSettings")
+_inbox = partial(Setting, table="inbox", part="sendonce.engine.retention:InboxSettings")
 _reconcile = partial(Setting, table="reconcile", part="sendonce.engine.audits:AuditSettings")
 _log = partial(Setting, table="log", part="sendonce.observability.logs:LogSettings")
 _alerts = partial(Setting, table="alerts", part="sendonce.engine.alerts:AlertSettings")
@@ -142,6 +143,18 @@ INSIDE = (
     _retention("workers", types.DURATION_OR_NEVER, "How long workers that have stopped are remembered."),
     _retention("every", types.DURATION, "How often one of the workers removes what is old."),
     _retention("batch", types.WHOLE, "How many events it looks at in one step."),
+    _inbox(
+        "keep",
+        types.DURATION_OR_NEVER,
+        "For how long after its last sight a message is known again: the deduplication window. At least what senders"
+        " keep; messages that have ended and evidence go with it.",
+    ),
+    _inbox(
+        "sender_keeps",
+        types.DURATION,
+        "For how long a sender may repeat a message, by redelivery or its own replay; a shorter `keep` is refused.",
+        example='"90d"',
+    ),
     _reconcile(
         "audit_every",
         types.DURATION,
@@ -204,6 +217,8 @@ INSIDE = (
         "How often it was noticed within the last `repeat` that the database has lost commits; one that is not settled"
         " yet counts too.",
     ),
+    _alerts("dead_messages", types.WHOLE, "Messages that came in, were given up and wait for a person."),
+    _alerts("oldest_message", types.DURATION, "For how long a message that came in has been due and not handled."),
     _alerts(
         "findings",
         types.WHOLE,

@@ -25,6 +25,8 @@ TITLES = {
     "breakers": "destinations that fail for long",
     "in_doubt": "deliveries in doubt",
     "commits_lost": "commits that the database has lost",
+    "dead_messages": "messages that were given up and wait for a person",
+    "oldest_message": "messages that are due for long",
     "findings": "deliveries marked sent without evidence, or shown to be sent too late",
 }
 _ADVICE = {
@@ -57,16 +59,18 @@ class AlertSettings:
     in_doubt: int = 100
     findings: int = 1
     commits_lost: int = 1
+    dead_messages: int = 1
+    oldest_message: timedelta = timedelta(minutes=5)
 
     def __post_init__(self) -> None:
         if not timedelta(seconds=1) <= self.every <= timedelta(hours=1):
             raise ConfigError("every must be between one second and one hour")
         if not timedelta(seconds=1) <= self.repeat <= timedelta(days=30):
             raise ConfigError("repeat must be between one second and 30 days")
-        for name in ("oldest_due", "oldest_open", "breakers"):
+        for name in ("oldest_due", "oldest_open", "breakers", "oldest_message"):
             if getattr(self, name) < timedelta(0):
                 raise ConfigError(f"{name} must not be below zero")
-        for name in ("dead_letters", "in_doubt", "findings", "commits_lost"):
+        for name in ("dead_letters", "in_doubt", "findings", "commits_lost", "dead_messages"):
             if not 0 <= getattr(self, name) <= READING_CAP:
                 raise ConfigError(f"{name} must be between 0 (off) and {READING_CAP}")
         if self.webhook_secret is not None and self.webhook is None:
@@ -150,6 +154,7 @@ def _measured(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str
     )  # fmt: skip
     yield _unserved(settings, readings)
     yield from _by_channel(settings, readings)
+    yield from _of_the_inbox(settings, readings)
     yield (
         "in_doubt", doubtful, settings.in_doubt,
         f"{_count(doubtful, 'delivery', 'deliveries')} may have been sent, and nobody knows; ask: sendonce reconcile",
@@ -175,6 +180,23 @@ def _unserved(settings: AlertSettings, readings: Readings) -> tuple[str, float, 
         "unserved", age.total_seconds(), settings.oldest_due.total_seconds(),
         f"{_count(waiting, 'delivery waits', 'deliveries wait')} for {names}, which no live worker serves,"
         f" the first for {format_duration(age)}; start a worker that does; see: sendonce status",
+    )  # fmt: skip
+
+
+def _of_the_inbox(settings: AlertSettings, readings: Readings) -> Iterator[tuple[str, float, float, str]]:
+    dead = readings.inbox.dead
+    yield (
+        "dead_messages", dead, settings.dead_messages,
+        f"{_count(dead, 'message that came in was', 'messages that came in were')} given up; see: sendonce"
+        " inbox list --dead",
+    )  # fmt: skip
+    # A stop holds back what is sent, not what is handled.
+    since = readings.inbox.oldest_due_at
+    late = timedelta(0) if since is None else max(readings.now - since, timedelta(0))
+    yield (
+        "oldest_message", late.total_seconds(), settings.oldest_message.total_seconds(),
+        f"a message that came in has been due for {format_duration(late)} and is not being handled; start its consumer;"
+        " see: sendonce inbox list",
     )  # fmt: skip
 
 

@@ -166,6 +166,10 @@ def _measured(status: Status) -> list[Measured]:
         # Without names: others choose schemes. The alert, `status` and `doctor` have them.
         metrics.NOT_SERVED: sum(room.waiting for room in status.rooms if not room.is_served),
         metrics.DEAD_LETTERS: status.dead_letters,
+        metrics.INBOX_WAITING: status.inbox.waiting,
+        metrics.INBOX_DEAD: status.inbox.dead,
+        metrics.INBOX_OLDEST: _since(status, status.inbox.oldest_due_at).total_seconds(),
+        metrics.INBOX_DUPLICATES: status.inbox.duplicates,
         metrics.WORKERS: len(status.workers),
         metrics.STOPS: len(status.stops),
         metrics.ALERTS: len(status.alerts),
@@ -181,9 +185,13 @@ def _measured(status: Status) -> list[Measured]:
 
 def _age(status: Status, since: datetime | None) -> timedelta:
     """A stop of everything lets work grow old on purpose; what else people hold back is not read."""
-    if since is None or any(stop.scope == "all" for stop in status.stops):
+    if any(stop.scope == "all" for stop in status.stops):
         return timedelta(0)
-    return max(status.now - since, timedelta(0))
+    return _since(status, since)
+
+
+def _since(status: Status, since: datetime | None) -> timedelta:
+    return timedelta(0) if since is None else max(status.now - since, timedelta(0))
 
 
 Address: TypeAlias = tuple[str, int]

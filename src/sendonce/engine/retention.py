@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sendonce.domain.durations import format_duration
 from sendonce.engine.background import Troubles
 from sendonce.errors import ConfigError
 from sendonce.observability.facts import Emit, Pruned, PruningFailed, PruningLate
@@ -30,6 +31,27 @@ HOLD = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboxSettings:
+    """For how long after its last sight a message is known again. None keeps receipts for ever.
+
+    `sender_keeps`: for how long a sender may repeat a message. What comes again later than `keep` is handled twice, so
+    a shorter time is refused.
+    """
+
+    keep: timedelta | None = timedelta(days=90)
+    sender_keeps: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and self.keep <= timedelta(0):
+            raise ConfigError("keep must be longer than nothing")
+        if self.keep is not None and self.sender_keeps is not None and self.keep < self.sender_keeps:
+            raise ConfigError(
+                f"keep must be at least {format_duration(self.sender_keeps)} (sender_keeps), not"
+                f" {format_duration(self.keep)}: what a sender repeats after that would be handled twice"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings:
     """How long things are kept after the last delivery of their event has ended. None keeps them for ever."""
 
@@ -40,6 +62,7 @@ class RetentionSettings:
     workers: timedelta | None = timedelta(days=30)
     every: timedelta = timedelta(hours=1)
     batch: int = 500
+    inbox: InboxSettings = InboxSettings()
 
     def __post_init__(self) -> None:
         if self.keys is not None and (self.history is None or self.keys < self.history):
@@ -118,6 +141,7 @@ class Retention:
             step = await self._store.drop_rest(
                 limit=self._settings.batch, workers=self._settings.workers, operations=self._settings.operations
             )
+            step += await self._store.drop_inbox(limit=self._settings.batch, keep=self._settings.inbox.keep)
             dropped += step
             if not step:
                 break

@@ -102,6 +102,14 @@ BREAKERS = Metric("sendonce_breakers_open", "gauge", "Destinations left alone be
 DEAD_LETTERS = Metric(
     "sendonce_dead_letters_open", "gauge", "Deliveries given up that wait for a person; cancelled ones do not."
 )
+INBOX_WAITING = Metric("sendonce_inbox_waiting", "gauge", "Messages that came in and wait for a try, or are in one.")
+INBOX_DEAD = Metric("sendonce_inbox_dead", "gauge", "Messages that came in, were given up and wait for a person.")
+INBOX_OLDEST = Metric(
+    "sendonce_inbox_oldest_due_age_seconds", "gauge", "For how long the oldest message that came in is due."
+)
+INBOX_DUPLICATES = Metric(
+    "sendonce_inbox_duplicates_total", "counter", "Messages that came again and were recognised by their receipt."
+)
 RETENTION_BEHIND = Metric(
     "sendonce_retention_behind_seconds",
     "gauge",
@@ -119,7 +127,7 @@ OF_A_WORKER = (
 )  # fmt: skip
 OF_THE_DATABASE = (
     OLDEST_DUE, OLDEST_OPEN, NOT_SERVED, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS,
-    RETENTION_BEHIND, WORKERS, STOPS, ALERTS, SCHEMA,
+    INBOX_WAITING, INBOX_DEAD, INBOX_OLDEST, INBOX_DUPLICATES, RETENTION_BEHIND, WORKERS, STOPS, ALERTS, SCHEMA,
 )  # fmt: skip
 
 

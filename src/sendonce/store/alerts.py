@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.inbox import inbox_counts
 from sendonce.store.operations_log import said
 from sendonce.store.records import FRONT_CAP, GROWTH, READING_CAP, AlertRow, ChannelRow, Readings, UnservedRow
 from sendonce.store.served import unserved_of
@@ -49,7 +50,12 @@ def alerts() -> Steps[list[AlertRow]]:
 def readings(window: timedelta) -> Steps[Readings]:
     """What alerts are decided by. Findings count when they were made within `window`."""
     [read] = yield from records(Readings, "readings", cap=READING_CAP, window=window)
-    return replace(read, channels=(yield from open_channels()), unserved=(yield from unserved()))
+    return replace(
+        read,
+        channels=(yield from open_channels()),
+        unserved=(yield from unserved()),
+        inbox=(yield from inbox_counts(READING_CAP)),
+    )
 
 
 def open_channels() -> Steps[tuple[ChannelRow, ...]]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.alerts import unserved
+from sendonce.store.inbox import inbox_counts
 from sendonce.store.migrations import Backfill
-from sendonce.store.records import UnservedRow, WorkerRow
+from sendonce.store.records import InboxCounts, UnservedRow, WorkerRow
 from sendonce.store.rules import Broken
 from sendonce.store.upkeep import Reached
 from sendonce.store.verifying import LAST_ID
@@ -34,6 +35,7 @@ class Work:
     broken_rules: tuple[Broken, ...] = ()
     unserved: tuple[UnservedRow, ...] = ()
     retention: tuple[Reached, ...] = ()
+    inbox: InboxCounts = field(default=InboxCounts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,4 +137,5 @@ def work(broken: Sequence[Broken]) -> Steps[Work]:
         broken_rules=tuple(broken),
         unserved=(yield from unserved()),
         retention=tuple((yield from records(Reached, "retention_reached"))),
+        inbox=(yield from inbox_counts()),
     )

@@ -28,6 +28,17 @@ class _Listed(Protocol):
     def created_at(self) -> datetime: ...
 
 
+class _Bounds(Protocol):
+    """From where on and how far a list looks, and how much it shows."""
+
+    @property
+    def before(self) -> int | None: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def since(self) -> datetime | None: ...
+
+
 Row = TypeVar("Row")
 Listed = TypeVar("Listed", bound=_Listed)
 
@@ -134,7 +145,7 @@ Matching: TypeAlias = Callable[[list[int], int], Steps[list[Listed]]]
 
 
 def look(
-    wanted: Filter,
+    wanted: _Bounds,
     window: Window,
     matching: Matching[Listed],
     made_at: str,

@@ -16,6 +16,7 @@ from sendonce.domain.evidence import Evidence
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served
 from sendonce.store.bulk import BulkStore, OperationRow
+from sendonce.store.inbox import InboxStore
 from sendonce.store.late_evidence import Weighed
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import (
@@ -451,6 +452,7 @@ class Store(
     AuditStore,
     ErasureStore,
     ReadStore,
+    InboxStore,
     VerifyStore,
     Protocol,
 ):

@@ -7,6 +7,7 @@ from typing import Protocol
 from sendonce.domain.evidence import Evidence
 from sendonce.domain.requests import RequestState
 from sendonce.store.filters import Filter, Page
+from sendonce.store.inbox import InboxReads
 from sendonce.store.late_evidence import Sought, Weighed
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
@@ -28,7 +29,7 @@ from sendonce.store.records import (
 from sendonce.store.upkeep import Reached
 
 
-class ReadStore(Protocol):
+class ReadStore(InboxReads, Protocol):
     """What people look at. Never waits for the work.
 
     Each list looks at a bounded number of rows in one call, and its page says how far it looked.

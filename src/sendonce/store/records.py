@@ -309,6 +309,16 @@ class LossRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboxCounts:
+    """The inbox at a glance. `oldest_due_at`: since when the first message is due that nobody handles."""
+
+    waiting: int = 0
+    dead: int = 0
+    oldest_due_at: datetime | None = None
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The whole at a glance. Counts stop at `COUNT_CAP`. `parked_by`: what is parked, by its cause."""
 
@@ -330,6 +340,7 @@ class Status:
     instance: str | None = None
     loss: LossRow | None = None
     parked_by: tuple[tuple[str, int], ...] = field(default=())
+    inbox: InboxCounts = field(default=InboxCounts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +365,7 @@ class Readings:
     is_stopped: bool
     channels: tuple[ChannelRow, ...] = ()
     unserved: tuple[UnservedRow, ...] = ()
+    inbox: InboxCounts = field(default=InboxCounts())
 
 
 COUNT_CAP = 100_000

@@ -8,6 +8,7 @@ from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store import alerts as alert_verbs
 from sendonce.store import parking
 from sendonce.store import workers as worker_verbs
+from sendonce.store.inbox import inbox_counts
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import ALIVE, COUNT_CAP, ROOM_CAP, ROOMS_SHOWN, LossRow, Status, StopRow, WorkerRow
 from sendonce.store.served import known_served
@@ -45,6 +46,7 @@ def status() -> Steps[Status]:
         instance=(yield from instance()),
         loss=(yield from one(LossRow, "open_loss")),
         parked=sum(count for _, count in parked_by),
+        inbox=(yield from inbox_counts()),
         parked_by=tuple((cause, count) for cause, count in parked_by),
     )
 

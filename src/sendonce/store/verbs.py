@@ -12,6 +12,7 @@ from sendonce.store import dead_letters as dead_letter_verbs
 from sendonce.store import deliveries as delivery_verbs
 from sendonce.store import erasure as erasure_verbs
 from sendonce.store import events as event_verbs
+from sendonce.store import inbox as inbox_verbs
 from sendonce.store import late_evidence as evidence_verbs
 from sendonce.store import leases as lease_verbs
 from sendonce.store import losses as loss_verbs
@@ -117,6 +118,16 @@ class Verbs(ABC):
     dead_letter = reads(On.PEOPLE, dead_letter_verbs.dead_letter)
     dead_letter_of = reads(On.PEOPLE, dead_letter_verbs.dead_letter_of)
 
+    messages = reads(On.PEOPLE, inbox_verbs.messages)
+    message = reads(On.PEOPLE, inbox_verbs.message)
+    tries_of = reads(On.PEOPLE, inbox_verbs.tries_of)
+    messages_called = reads(On.PEOPLE, inbox_verbs.messages_called)
+    receipts_of = reads(On.PEOPLE, inbox_verbs.receipts_of)
+    inbox_counts = reads(On.PEOPLE, inbox_verbs.inbox_counts)
+    retry_messages = acts(On.PEOPLE, inbox_verbs.retry_messages)
+    discard_messages = acts(On.PEOPLE, inbox_verbs.discard_messages)
+    erase_message = acts(On.PEOPLE, inbox_verbs.erase_message)
+
     stop = acts(On.PEOPLE, stop_verbs.stop)
     resume = acts(On.PEOPLE, stop_verbs.resume)
 
@@ -171,6 +182,7 @@ class Verbs(ABC):
     retain = acts(On.UPKEEP, retention_verbs.retain)
     count_old = reads(On.UPKEEP, retention_verbs.count_old)
     drop_rest = acts(On.UPKEEP, retention_verbs.drop_rest)
+    drop_inbox = acts(On.UPKEEP, inbox_verbs.drop_inbox)
     log_upkeep = asks(On.UPKEEP, operations_log.log_upkeep)
     take_audit = acts(On.PEOPLE, retention_verbs.take_audit)
     keep_audit = asks(On.PEOPLE, retention_verbs.keep_audit)

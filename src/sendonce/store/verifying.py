@@ -25,6 +25,7 @@ class Walk(StrEnum):
     LEASES = "leases"
     REQUESTS = "requests"
     OPERATIONS = "operations"
+    MESSAGES = "messages"
 
 
 # The check that compares an event with its deliveries.
@@ -37,6 +38,7 @@ SPANS = {
     Walk.LEASES: "lease_span",
     Walk.REQUESTS: "request_span",
     Walk.OPERATIONS: "operation_span",
+    Walk.MESSAGES: "message_span",
 }
 
 # How long each of these can be: no lease is longer than the settings allow, with a moment for clocks; what has expired

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sendonce.admin.explain.find import find
+from sendonce.admin.explain.messages import MESSAGE, message_story
 from sendonce.admin.explain.sentences import Story, tell
 from sendonce.admin.explain.snapshot import Known
 from sendonce.admin.stops import holding
@@ -34,12 +35,13 @@ class Explanation:
 
     wanted: str
     notes: tuple[str, ...]
-    events: tuple[EventStory, ...]
+    events: tuple[EventStory, ...] = ()
+    messages: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """All of it as plain sentences, in order."""
-        told = list(self.notes)
+        told = [*self.notes, *self.messages]
         for each in self.events:
             told += [each.recorded, *each.gone]
             for story in each.deliveries:
@@ -49,9 +51,19 @@ class Explanation:
 
 
 async def explain(store: ReadStore, wanted: str) -> Explanation:
-    """Explain an id, key or token to an operator; NotFound when nothing has it. Of an event, the newest generations are
-    told."""
-    meant = await find(store, wanted)
+    """Explain an id, key or token, or a message that came in, to an operator; NotFound when nothing has it. Of an
+    event, the newest generations are told."""
+    if wanted.startswith(MESSAGE):
+        message_id = wanted.removeprefix(MESSAGE)
+        if told := await message_story(store, message_id):
+            return Explanation(wanted=wanted, notes=(), messages=told)
+        raise NotFound(f"no consumer has handled or kept a message {one_line(message_id)!r}")
+    try:
+        meant = await find(store, wanted)
+    except NotFound:
+        if told := await message_story(store, wanted):
+            return Explanation(wanted=wanted, notes=(), messages=told)
+        raise
     if meant.delivery is not None:
         events = [await _of_delivery(store, meant.delivery)]
     else:

@@ -49,7 +49,7 @@ create table sendonce_messages (
   content_type text check (octet_length(content_type) <= 500),
   headers text,
   body bytea,
-  unique (consumer, message_id, generation),
+  unique (message_id, consumer, generation),
   check ((next_attempt_at is null) = (status in ('Completed', 'DeadLettered'))),
   check ((ended_at is null) = (next_attempt_at is not null)),
   check ((reason is null) = (status <> 'DeadLettered')),
@@ -112,7 +112,8 @@ select pg_catalog.set_config(
   'search_path', pg_catalog.quote_ident(pg_catalog.current_schema()::text) || ', pg_temp'::text, true);
 
 create trigger receipts_have_names after insert on sendonce_receipts for each row
-  when (octet_length(new.message_id) not between 1 and 500 or octet_length(new.consumer) not between 1 and 200)
+  when (octet_length(new.message_id) < 1 or octet_length(new.message_id) > 500
+        or octet_length(new.consumer) < 1 or octet_length(new.consumer) > 200)
   execute function sendonce_forbid();
 
 -- What it says is said once; what a handler has said can be taken away again.

@@ -404,6 +404,38 @@ select o.id
  order by o.id
  limit :cap;
 
+-- name: message_span
+select count(*), max(w.id), count(*) = :limit
+  from (select id from sendonce_messages where id > :after order by id limit :limit) w;
+
+-- name: verify_handled
+-- Retention takes a message before its receipt.
+select m.id
+  from sendonce_messages m
+ where m.id > :after and m.id <= :upto and m.status = 'Completed'
+   and not exists (
+     select 1 from sendonce_receipts r where r.message_id = m.message_id and r.consumer = m.consumer)
+ order by m.id
+ limit :cap;
+
+-- name: verify_message_generations
+select m.id
+  from sendonce_messages m
+ where m.id > :after and m.id <= :upto and m.closed_as = 'retried'
+   and not exists (
+     select 1 from sendonce_messages n
+      where n.message_id = m.message_id and n.consumer = m.consumer and n.generation = m.generation + 1)
+ order by m.id
+ limit :cap;
+
+-- name: verify_tries
+select distinct t.message
+  from sendonce_tries t
+ where t.message > :after and t.message <= :upto
+   and not exists (select 1 from sendonce_messages m where m.id = t.message)
+ order by t.message
+ limit :cap;
+
 -- name: found_rules
 -- Kind, name, table, how it was made, and what is wrong with it.
 select 'table', c.relname::text, '', '', ''

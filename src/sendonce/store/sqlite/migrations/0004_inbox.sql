@@ -41,7 +41,7 @@ create table sendonce_messages (
   content_type text check (length(cast(content_type as blob)) <= 500),
   headers text,
   body blob,
-  unique (consumer, message_id, generation),
+  unique (message_id, consumer, generation),
   check ((next_attempt_at is null) = (status in ('Completed', 'DeadLettered'))),
   check ((ended_at is null) = (next_attempt_at is not null)),
   check ((reason is null) = (status <> 'DeadLettered')),
