@@ -1,4 +1,4 @@
-"""`in_transaction` runs a consumer's transaction again when others were in its way."""
+"""`ain_transaction` runs a consumer's transaction again when others were in its way."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sendonce.contrib.sqlalchemy import async_engine, in_transaction
+from sendonce.contrib.sqlalchemy import async_engine, ain_transaction
 from tests.inbox.handling import INBOX, effects
 from tests.outbox.databases import Address
 
@@ -30,7 +30,7 @@ async def consume(engine: AsyncEngine, message_ids: tuple[str, ...], level: str 
                     await connection.execute(text(f"insert into memos (id, body) values ({number}, 'handled')"))
         return firsts
 
-    return await in_transaction(engine, work, isolation_level=level, tries=1000)
+    return await ain_transaction(engine, work, isolation_level=level, tries=1000)
 
 
 @pytest.mark.parametrize("level", [None, "REPEATABLE READ", "SERIALIZABLE"])
