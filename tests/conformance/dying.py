@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.attempts import Result
+from sendonce.sql.steps import Steps
 from sendonce.store.sqlite import settle
-from sendonce.store.sqlite.connection import Transaction
 
 WANTED = "SENDONCE_TEST_DURING_SETTLE"
 
 channels = Channels()
 
 
-def _die(transaction: Transaction, results: Sequence[Result]) -> None:
+def _die(results: Sequence[Result]) -> Steps[None]:
     os.kill(os.getpid(), signal.SIGKILL)
+    yield from ()
 
 
 if WANTED in os.environ:  # only in the worker that is to die

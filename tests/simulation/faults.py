@@ -6,22 +6,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
 from sendonce.channels.http import answers as channel_answers
 from sendonce.channels.protocol import NONE, Message
-from sendonce.domain import answers, attempts, breakers, decide
+from sendonce.domain import answers, attempts, breakers, decide, holds
 from sendonce.domain.answers import NOT_TAKEN
 from sendonce.domain.attempts import Claim, Report, Result, Verdict
 from sendonce.domain.breakers import Answers, Breaker, Pauses
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.domain.outcomes import LEASE_EXPIRED, Deferred, Delivered, Failed, Outcome
+from sendonce.domain.holds import Candidate
+from sendonce.domain.outcomes import Deferred, Delivered, Failed, Outcome
 from sendonce.engine import attempt, parking, send_pool
 from sendonce.engine.attempt import AttemptRunner, LookedUp
 from sendonce.engine.worker import Worker
 from sendonce.errors import StoreBusy
+from sendonce.sql.steps import rows
+from sendonce.store import evidence, leases
 from sendonce.store.evidence import evidence_of
 from sendonce.store.sqlite import claims
 from sendonce.store.sqlite import settle as settling
@@ -83,7 +86,7 @@ def sends_before_the_lease_is_committed() -> Patch:
         seen: list[Any] = []
 
         def peek(transaction: Transaction) -> None:
-            seen.append(claims._start(transaction, *args))
+            seen.append(transaction.carry_out(claims.start(*args)))
             raise Undone
 
         async def commit() -> None:
@@ -111,9 +114,14 @@ def settles_without_a_fence() -> Patch:
                 "select delivery_id, attempt, lease_id from sendonce_attempts where status = 'Leased'"
             )
         }
-        return settling.settle(transaction, [_moved(each, *open_ones.get(_id(each), ())) for each in results])
+        moved = [_moved(each, *open_ones.get(_id(each), ())) for each in results]
+        return transaction.carry_out(settling.settle(moved))
 
-    return patch.object(claims, "settle", settle)
+    async def settle_by_writer(self: Any, results: Sequence[Result]) -> list[Verdict]:
+        verdicts: list[Verdict] = await self._writer.run(settle, results)
+        return verdicts
+
+    return patch.object(SqliteStore, "settle", settle_by_writer)
 
 
 def _id(result: Result) -> int:
@@ -181,12 +189,18 @@ def expires_in_two_transactions() -> Patch:
     """The lease goes first, the attempts are closed after that."""
 
     def take(transaction: Transaction, limit: int) -> list[Report]:
-        ids = json.dumps([row[0] for row in transaction.fetch("expired_leases", {"limit": limit})])
-        rows = transaction.fetch("expired_claims", {"lease_ids": ids})
+        reports: list[Report] = []
+
+        def notice(found: Sequence[Report]) -> list[Result]:
+            reports.extend(found)
+            return []
+
+        transaction.carry_out(leases.expire(settling.settle, limit, notice))
+        lease_ids = json.dumps([report.lease_id for report in reports])
         transaction.connection.execute(
-            "delete from sendonce_leases where id in (select value from json_each(?))", (ids,)
+            "delete from sendonce_leases where id in (select value from json_each(?))", (lease_ids,)
         )
-        return [Report(claims.claim_of(row[:-1]), row[-1], LEASE_EXPIRED) for row in rows]
+        return reports
 
     async def expire(self: Any, limit: int, decide_all: Any) -> list[Result]:
         reports = await self._writer.run(take, limit)
@@ -194,7 +208,7 @@ def expires_in_two_transactions() -> Patch:
             return []
         await asyncio.sleep(0.005)
         results = list(decide_all(reports))
-        await self._writer.run(settling.settle, results)
+        await self._writer.run(Transaction.carry_out, settling.settle(results))
         return results
 
     return patch.object(SqliteStore, "expire", expire)
@@ -204,10 +218,7 @@ def expires_in_two_transactions() -> Patch:
 def drops_late_proof() -> Patch:
     """A result that came too late is thrown away."""
 
-    def judge(transaction: Transaction, report: Report, seen: Any) -> Verdict:
-        return evidence_of(report, seen.get((report.claim.delivery_id, report.claim.attempt))).verdict
-
-    return patch.object(settling, "_judge", judge)
+    return patch.object(evidence, "keep", lambda *args: iter(()))
 
 
 @fault("everything_comes_to_an_end", within=30)
@@ -216,11 +227,11 @@ def resumes_a_subscription_in_two_transactions() -> Patch:
     real = SqliteStore.set_subscription_state
 
     def unpark(transaction: Transaction, subscription_id: int) -> None:
-        transaction.change("unpark", {"parked_on": f"subscription:{subscription_id}"})
+        transaction.carry_out(rows("unpark", parked_on=f"subscription:{subscription_id}"))
 
     def activate(transaction: Transaction, subscription_id: int) -> None:
-        transaction.fetch(
-            "set_subscription_state", {"subscription_id": subscription_id, "state": "active", "reason": ""}
+        transaction.carry_out(
+            rows("set_subscription_state", subscription_id=subscription_id, state="active", reason="")
         )
 
     async def set_state(self: Any, subscription_id: int, state: str, **who: Any) -> Any:
@@ -237,13 +248,13 @@ def resumes_a_subscription_in_two_transactions() -> Patch:
 @fault("held_back_is_not_claimed", within=10)
 def sends_while_paused() -> Patch:
     """A claim does not look at the subscription."""
-    return patch.object(claims, "_HELD", ())
+    return patch.object(holds, "SHUT_STATES", ())
 
 
 @fault("claims_are_served", within=20)
 def claims_what_it_does_not_serve() -> Patch:
     """A claim does not look at what its worker can send."""
-    return patch.object(claims, "_lacked", lambda *args: None)
+    return patch.object(Candidate, "lacked_by", lambda *args: None)
 
 
 @fault("everything_comes_to_an_end", within=20)
@@ -301,8 +312,8 @@ def takes_a_timeout_for_a_failure() -> Patch:
 @fault("doubt_is_sticky", within=10)
 def opens_generations_without_doubt() -> Patch:
     """What may have been sent begins its next generation as if it had not been."""
-    sql = QUERIES["open_generation"].replace("else if_unsure end, doubtful,", "else if_unsure end, 0,")
-    return patch.dict(QUERIES, {"open_generation": sql})
+    sql = QUERIES["open_generations"].replace("else if_unsure end, doubtful,", "else if_unsure end, 0,")
+    return patch.dict(QUERIES, {"open_generations": sql})
 
 
 @fault("hold_means_hold", within=10)
@@ -351,7 +362,7 @@ def takes_the_same_result_for_a_late_one() -> Patch:
     def never_the_same(report: Report, seen: Any) -> Any:
         return real(report, seen)._replace(verdict=Verdict.LATE)
 
-    return patch.object(settling, "evidence_of", never_the_same)
+    return patch.object(evidence, "evidence_of", never_the_same)
 
 
 @fault("doubt_is_sticky", within=680)
@@ -363,8 +374,12 @@ def loses_the_doubt_that_came_up_meanwhile() -> Patch:
 @fault("proven_is_not_sent", within=320)
 def sends_what_is_proven() -> Patch:
     """A late proof is kept, and not looked at."""
-    real = claims.claim_of
-    return patch.object(claims, "claim_of", lambda row: real(row)._replace(is_proven=False))
+    real = claims._open_lease
+
+    def open_lease(worker_id: int, claimed: Sequence[Claim], hold: timedelta) -> Any:
+        return real(worker_id, [claim._replace(is_proven=False) for claim in claimed], hold)
+
+    return patch.object(claims, "_open_lease", open_lease)
 
 
 @fault("breakers_wait_no_longer_than_they_may", within=10, profile=OUTAGES)

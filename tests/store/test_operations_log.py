@@ -8,8 +8,8 @@ from typing import Any, cast
 from sendonce.domain.attempts import Witness
 from sendonce.domain.events import new_event
 from sendonce.domain.outcomes import Refused
-from sendonce.store.bulk import REQUEUE, RUNNING, BulkStore
-from sendonce.store.ports import OperatorStore, OrchestratorStore, SealStore, Store
+from sendonce.store.bulk import REQUEUE, RUNNING
+from sendonce.store.ports import BulkStore, OperatorStore, OrchestratorStore, SealStore, Store
 from tests.given import given_due_deliveries, given_lease, settle_with
 from tests.store.bulkwork import begun, finish
 from tests.store.databases import Database

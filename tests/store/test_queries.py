@@ -20,23 +20,18 @@ SPLIT_ON_SQLITE: dict[str, set[str]] = {
     "lock_due": {"front_due"},
     "lock_waiting": {"front_waiting"},
     "settle": {"make_results", "clear_results", "add_result", "drop_result", "close_attempts", "move_deliveries"}
-    | {"add_dead_letters", "count"},
-    "open_generations": {"open_generation"},
+    | {"add_dead_letters"},
 }
 # Locks; SQLite has one writer. A transaction that sees one moment; and what only a server has: settings, vacuum, roles.
-ONLY_POSTGRES = {"lock_operation", "still_open"} | {
+ONLY_POSTGRES = {
     *("read_snapshot", "server_settings", "careless_defaults", "vacuum_holders", "table_health"),
     *("missing_rights", "strangers", "current_role"),
 }
-# The writing parts of cancel and of what nobody serves, the migrator's bookkeeping, the clock.
+# The migrator's bookkeeping, the clock.
 ONLY_SQLITE = {
-    "add_cancelled",
-    "add_unserved",
-    "make_due",
     "has_meta",
     "newest_time",
     "set_schema_version",
-    "unserved",
 }
 
 SQL = re.compile(r"^\s*(select|insert into|update|delete from|with)\s+\S", re.IGNORECASE)

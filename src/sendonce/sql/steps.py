@@ -1,6 +1,6 @@
 """A verb as steps: a generator of named queries, whose rows are read as records."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from enum import EnumMeta
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,7 +15,8 @@ Row: TypeAlias = tuple[Any, ...]
 class Query(NamedTuple):
     """A query by its name, and its values as Python has them: lists, times, spans and ids are spelled by the dialect.
 
-    With a `record`, its rows come as such records: the query names its columns in the order of their fields.
+    With a `record`, its rows come as such records: the query names its columns in the order of their fields. A query of
+    SQLite alone may have rows of values as `each`, in the order of its parameters, and is run once for every one.
     """
 
     name: str
@@ -87,24 +88,63 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 Read: TypeAlias = Callable[[Any], Any]
+Make: TypeAlias = Callable[[list[Any]], Any]
 
 
 def reader(kind: Callable[..., Any], spelled: Mapping[object, Read]) -> Callable[[tuple[Any, ...]], Any]:
     """What makes a record of this kind of a row, whose columns are the first of its fields.
 
-    `spelled`: how to read the types that a database does not have.
+    `spelled`: how to read the types that a database does not have. A field that is a tuple with names of its own takes
+    as many columns as it has.
     """
-    columns = [(name, _read(wanted, spelled)) for name, wanted in get_type_hints(kind).items()]
+    columns = list(_columns(kind))
+    converts = [(place, read) for place, wanted in enumerate(columns) if (read := _read(wanted, spelled)) is not None]
+    make = _maker(kind)
 
-    def read(row: tuple[Any, ...]) -> Any:
-        return kind(
-            **{
-                name: value if value is None or convert is None else convert(value)
-                for (name, convert), value in zip(columns, row, strict=False)
-            }
-        )
+    def record(row: tuple[Any, ...]) -> Any:
+        values = list(row)
+        for place, convert in converts:
+            if place < len(values) and values[place] is not None:
+                values[place] = convert(values[place])
+        return make(values)
 
-    return read
+    return record
+
+
+def _columns(kind: Any) -> Iterator[Any]:
+    """The types of all columns that make up such a record."""
+    for wanted in get_type_hints(kind).values():
+        if hasattr(wanted, "_make"):
+            yield from _columns(wanted)
+        else:
+            yield wanted
+
+
+def _maker(kind: Any) -> Make:
+    """What makes a record of all columns that there are for it; those that come after it are left."""
+    hints = get_type_hints(kind)
+    names = list(hints)
+    inner = [hint if hasattr(hint, "_make") else None for hint in hints.values()]
+    if any(inner):
+        return _nested(kind, inner)
+    if not hasattr(kind, "_make"):
+        return lambda values: kind(**dict(zip(names, values, strict=False)))
+    width = len(names)
+    return lambda values: kind._make(values) if len(values) == width else kind(*values[:width])
+
+
+def _nested(kind: Any, inner: list[Any]) -> Make:
+    widths = [1 if each is None else len(list(_columns(each))) for each in inner]
+    makers = [None if each is None else _maker(each) for each in inner]
+
+    def make(values: list[Any]) -> Any:
+        fields, begin = [], 0
+        for maker, width in zip(makers, widths, strict=True):
+            fields.append(values[begin] if maker is None else maker(values[begin : begin + width]))
+            begin += width
+        return kind(*fields)
+
+    return make
 
 
 def _read(wanted: Any, spelled: Mapping[object, Read]) -> Read | None:

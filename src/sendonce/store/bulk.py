@@ -1,15 +1,21 @@
-"""The operations log, and what is done by filter: their ports, and what these hand out."""
+"""What people have done, and what is done by filter, in steps: how far one has come is written with what it did."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self, TypeAlias
 
-from sendonce.store.filters import Filter
+from sendonce.errors import NotAllowed, NotFound
+from sendonce.sql.steps import Steps, one, records, rows
+from sendonce.store.dead_letters import open_next
+from sendonce.store.deliveries import give_up
+from sendonce.store.filters import Filter, ids_of
+from sendonce.store.operations_log import log, said
 
 STATES = RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
 REQUEUE, REPLAY, CANCEL = "requeue", "replay", "cancel"
 DEFAULT_RATE = 500.0
+WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}
 # What the log says of whoever brings an operation to a state.
 CHANGES = {RUNNING: "resume", PAUSED: "pause", CANCELLED: "cancel"}
 
@@ -52,6 +58,10 @@ class NewOperation:
     upper_id: int
 
 
+# Does what an operation is for to these, and says how many were changed.
+Act: TypeAlias = Callable[[OperationRow, Sequence[int]], Steps[int]]
+
+
 class Found(NamedTuple):
     """One that matches: its place on the walk, its delivery, and whether that may have arrived already."""
 
@@ -77,45 +87,71 @@ class Window(NamedTuple):
         return cls(rows[0][0], rows[0][1], found)
 
 
-class OperationsStore(Protocol):
-    """What people have done."""
-
-    async def operations(self, *, before: int, state: str | None, limit: int) -> list[OperationRow]:
-        """The newest first, with ids below `before`."""
-        ...
-
-    async def operation(self, operation_id: int) -> OperationRow | None: ...
+def operations(*, before: int, state: str | None, limit: int) -> Steps[list[OperationRow]]:
+    """What people have done: the newest first, with ids below `before`."""
+    return records(OperationRow, "operations", before=before, state=state, limit=limit)
 
 
-class BulkStore(OperationsStore, Protocol):
-    """What is done to all that match a filter: an operation that is kept, and can be taken up again at any time."""
+def operation(operation_id: int) -> Steps[OperationRow | None]:
+    """Return one operation; None when there is none."""
+    return one(OperationRow, "operation", operation_id=operation_id)
 
-    async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
-        """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
-        ...
 
-    async def bounds(self, kind: str) -> tuple[int, int]:
-        """The ids between which all that there is now is found: above the first, up to the second."""
-        ...
+def match(kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Steps[Window]:
+    """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
+    return _match(kind, wanted, (after, upper, window), window)
 
-    async def begin_operation(self, operation: NewOperation) -> OperationRow:
-        """Enter an operation; it is running."""
-        ...
 
-    async def step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
-        """Look at up to `window` more, and open the next generation of up to `most` of those that match.
+def bounds(kind: str) -> Steps[tuple[int, int]]:
+    """The ids between which all that there is now is found: above the first, up to the second."""
+    [(first, upper)] = yield from rows("letter_bounds" if kind == REQUEUE else "delivery_bounds")
+    return first, upper
 
-        What was done, and how far it has come, are one transaction under a lock on the operation: of two who step at
-        once the second goes on where the first has come to. Nothing is done when it is not running.
-        """
-        ...
 
-    async def set_operation_state(
-        self, operation_id: int, state: str, *, operator: str, reason: str | None
-    ) -> OperationRow:
-        """Pause it, let it run, or cancel it, with a row of its own in the log; NotFound or NotAllowed when it is not
-        there or has ended. To pause a paused one is nothing."""
-        ...
+def begin_operation(operation: NewOperation) -> Steps[OperationRow]:
+    """Enter an operation; it is running."""
+    [begun] = yield from records(
+        OperationRow,
+        "begin_operation",
+        kind=operation.kind,
+        operator=said(operation.operator),
+        reason=said(operation.reason),
+        subject=operation.subject,
+        filter=operation.wanted.written(),
+        rate=operation.rate,
+        first_id=operation.first_id,
+        upper_id=operation.upper_id,
+    )
+    return begun
+
+
+def step(operation_id: int, *, window: int, most: int) -> Steps[OperationRow]:
+    """Look at up to `window` more, and open the next generation of up to `most` of those that match.
+
+    What was done, and how far it has come, are one transaction under a lock on the operation: of two who step at
+    once the second goes on where the first has come to. Nothing is done when it is not running.
+    """
+    return _step(operation_id, window, most, _open)
+
+
+def cancel_step(operation_id: int, *, window: int, most: int) -> Steps[OperationRow]:
+    """Take the next step of an operation that cancels what matches its filter, like `step`."""
+    return _step(operation_id, window, most, _cancel)
+
+
+def set_operation_state(operation_id: int, state: str, *, operator: str, reason: str | None) -> Steps[OperationRow]:
+    """Pause an operation, let it run, or cancel it, with a row of its own in the log.
+
+    NotFound or NotAllowed when it is not there or has ended. To pause a paused one is nothing.
+    """
+    found = yield from _locked(operation_id)
+    if why := refusal(found):
+        raise NotAllowed(why)
+    if found.state == state == PAUSED:
+        return found
+    yield from log(CHANGES[state], operator, reason, (operation_id,), subject="operation")
+    [changed] = yield from records(OperationRow, "set_operation_state", operation_id=operation_id, state=state)
+    return changed
 
 
 def refusal(operation: OperationRow) -> str | None:
@@ -125,3 +161,59 @@ def refusal(operation: OperationRow) -> str | None:
     if operation.state in (DONE, CANCELLED):
         return f"operation {operation.id} is {operation.state}"
     return None
+
+
+def _step(operation_id: int, window: int, most: int, act: Act) -> Steps[OperationRow]:
+    """One step of an operation; `act` says how many it has changed."""
+    found = yield from _locked(operation_id)
+    if found.state != RUNNING or found.filter is None:
+        return found
+    wanted = Filter.read(found.filter)
+    seen = yield from _match(found.kind, wanted, (found.last_id, found.upper_id, window), most)
+    ids = [each.delivery_id for each in seen.found if wanted.even_if_sent or not each.may_have_arrived]
+    last_id = found.upper_id if seen.last_id is None else seen.last_id
+    affected = (yield from act(found, ids)) if ids else 0
+    [moved] = yield from records(
+        OperationRow,
+        "move_operation",
+        operation_id=operation_id,
+        last_id=last_id,
+        looked=seen.looked,
+        affected=affected,
+        skipped=len(seen.found) - affected,
+        ended=last_id >= found.upper_id,
+    )
+    return moved
+
+
+def _open(operation: OperationRow, ids: Sequence[int]) -> Steps[int]:
+    """Open the next generation of those that are as they were found and have content to send, once they are held."""
+    yield from rows("lock_deliveries", delivery_ids=list(ids))
+    gone = set(ids_of((yield from rows("without_content", delivery_ids=list(ids)))))
+    found = yield from rows("still_open", delivery_ids=list(ids), kind=operation.kind)
+    held = {delivery_id: is_letter for delivery_id, is_letter in found if delivery_id not in gone}
+    closed = set(
+        ids_of((yield from rows("close_dead_letters_of", delivery_ids=list(held), operator=operation.operator)))
+    )
+    # Of one that somebody else has closed since, nothing is sent.
+    opened = [each for each, is_letter in held.items() if not is_letter or each in closed]
+    yield from open_next(opened, operation.kind)
+    return len(opened)
+
+
+def _cancel(operation: OperationRow, ids: Sequence[int]) -> Steps[int]:
+    return len((yield from give_up(ids, operation.reason)))
+
+
+def _match(kind: str, wanted: Filter, place: tuple[int, int, int], most: int) -> Steps[Window]:
+    after, upper, window = place
+    criteria = {name: value for name, value in wanted.criteria.items() if name != "status"}
+    found = yield from rows(WINDOWS[kind], after=after, upper=upper, window=window, most=most, **criteria)
+    return Window.of(found, most)
+
+
+def _locked(operation_id: int) -> Steps[OperationRow]:
+    found = yield from one(OperationRow, "lock_operation", operation_id=operation_id)
+    if found is None:
+        raise NotFound(f"there is no operation {operation_id}")
+    return found

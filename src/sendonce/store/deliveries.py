@@ -1,9 +1,12 @@
 """Deliveries: what is on its way, and what became of it."""
 
+from collections.abc import Sequence
+
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.filters import LOOK, Filter, Page, Window, among, ids_of, look, walk
-from sendonce.store.records import AttemptRow, DeliveryRow, FindingRow, LeaseRow
+from sendonce.store.operations_log import log, said
+from sendonce.store.records import Acted, AttemptRow, DeliveryRow, FindingRow, LeaseRow
 
 # Where the deliveries of a state are found without looking at all the others.
 _PLACES = {
@@ -81,6 +84,22 @@ def lease_of(delivery_id: int) -> Steps[LeaseRow | None]:
 def findings_of(delivery_id: int) -> Steps[list[FindingRow]]:
     """Return what was found out about a delivery beside its state, the oldest first."""
     return records(FindingRow, "findings_of", delivery_id=delivery_id)
+
+
+def cancel(delivery_ids: Sequence[int], *, operator: str, reason: str) -> Steps[Acted]:
+    """Give up what is Pending or waiting to retry, as cancelled. Others are left as they are."""
+    ids = yield from give_up(delivery_ids, reason)
+    return (yield from log("cancel", operator, reason, ids, subject="delivery"))
+
+
+def give_up(delivery_ids: Sequence[int], reason: str | None) -> Steps[list[int]]:
+    """Cancel those of these that wait; their ids."""
+    why = said(reason or "")
+    ids = sorted(ids_of((yield from rows("cancel", delivery_ids=list(delivery_ids), reason=why))))
+    if ids:
+        yield from rows("add_cancelled", delivery_ids=ids, reason=why)
+        yield from rows("count", name="dead_lettered", amount=len(ids))
+    return ids
 
 
 def namespace() -> Steps[str]:

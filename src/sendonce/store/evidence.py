@@ -1,10 +1,12 @@
 """What a result that changed nothing means: the same one again, or a late one whose evidence is kept."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sendonce.domain.attempts import Claim, Report, Verdict, error_of, notification_id_of
+from sendonce.domain.attempts import Claim, Report, Result, Verdict, error_of, notification_id_of
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, clean
+from sendonce.sql.steps import Steps, rows
 
 
 class Seen(NamedTuple):
@@ -53,4 +55,40 @@ def evidence_of(report: Report, seen: Seen | None) -> Evidence:
         notification_id,
         code,
         "gone" if seen is None else seen.delivery_status,
+    )
+
+
+def judge(results: Sequence[Result]) -> Steps[list[Verdict]]:
+    """Tell results that changed nothing apart, in order: the same again, or late ones, which are kept as evidence."""
+    reports = [result.report for result in results]
+    found = yield from rows(
+        "judge",
+        delivery_ids=[report.claim.delivery_id for report in reports],
+        attempts=[report.claim.attempt for report in reports],
+    )
+    seen = {(row[0], row[1]): Seen._make(row[2:]) for row in found}
+    verdicts = []
+    for report in reports:
+        evidence = evidence_of(report, seen.get((report.claim.delivery_id, report.claim.attempt)))
+        if evidence.verdict is Verdict.LATE:
+            yield from keep(report, evidence)
+        verdicts.append(evidence.verdict)
+    return verdicts
+
+
+def keep(report: Report, evidence: Evidence) -> Steps[None]:
+    """Keep a late result: as the proof of a delivery that waits, or else as a finding."""
+    claim = report.claim
+    proven = []
+    if evidence.is_proof:
+        proven = yield from rows("prove", notification_id=evidence.notification_id, **intent_of(claim))
+    yield from rows(
+        "add_late_result",
+        delivery_id=proven[0][0] if proven else claim.delivery_id,
+        notification_id=evidence.notification_id,
+        attempt=claim.attempt,
+        kind="late_proof" if proven else "late_result",
+        outcome=type(report.outcome).__name__,
+        error_code=evidence.error_code,
+        details=f"reported under lease {report.lease_id} when the delivery was {evidence.state}",
     )

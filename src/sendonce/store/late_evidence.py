@@ -139,7 +139,7 @@ def _moved(target: Target, evidence: Evidence, move: Move | None, operator: str)
 
 def _found(target: Target, evidence: Evidence, effect: Effect) -> Steps[None]:
     yield from rows(
-        "find",
+        "add_late_result",
         delivery_id=target.id,
         attempt=target.attempt_count,
         kind="contradiction" if effect is Effect.CONTRADICTS else "evidence",

@@ -1,14 +1,32 @@
 """Leases: renewed while their worker lives, released when all of their attempts are settled."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from secrets import randbits
+from typing import NamedTuple, TypeAlias
 
-from sendonce.sql.steps import Steps, rows
+from sendonce.domain.attempts import Claim, Report, Result, Verdict
+from sendonce.domain.outcomes import LEASE_EXPIRED
+from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.filters import LAST
+
+# How the database that this is carried out on settles, in the transaction that it is in.
+Settled: TypeAlias = Callable[[Sequence[Result]], Steps[list[Verdict]]]
+Decide: TypeAlias = Callable[[Sequence[Report]], Sequence[Result]]
 
 # As many as every reader of JSON can hold.
 ID_BITS = 53
 ROLL_UP = 10_000
+
+
+class _Expired(NamedTuple):
+    id: int
+    deliveries: tuple[int, ...]
+
+
+class _Sending(NamedTuple):
+    claim: Claim
+    lease_id: int
 
 
 def new_id() -> int:
@@ -24,6 +42,44 @@ def renew(lease_ids: Sequence[int], hold: timedelta) -> Steps[set[int]]:
 def release(lease_ids: Sequence[int]) -> Steps[None]:
     """Drop leases all of whose attempts are settled."""
     yield from rows("release", lease_ids=list(lease_ids))
+
+
+def expire(settled: Settled, limit: int, decide: Decide) -> Steps[list[Result]]:
+    """Close the attempts of up to `limit` expired leases as Unknown and decide them; the results that were written."""
+    found = yield from records(_Expired, "expired_leases", limit=limit)
+    if not found:
+        return []
+    lease_ids = [lease.id for lease in found]
+    # One that was settled and claimed again can be named by two of them.
+    delivery_ids = list(dict.fromkeys(each for lease in found for each in lease.deliveries))
+    results = yield from _close(settled, lease_ids, delivery_ids, decide)
+    yield from release(lease_ids)
+    return results
+
+
+def adopt(settled: Settled, after: int, limit: int, decide: Decide) -> Steps[tuple[list[Result], int | None]]:
+    """Close as Unknown what is being sent under a lease that is not there, among `limit` deliveries above `after`.
+
+    Returns the results that were written, and the last id looked at; None when there are no more.
+    """
+    orphans = yield from rows("orphans", after=after, limit=limit)
+    [(last,)] = yield from rows("last_of_step", after=after, upto=LAST, limit=limit)
+    if not orphans:
+        return [], last
+    results = yield from _close(settled, [row[1] for row in orphans], [row[0] for row in orphans], decide)
+    return results, last
+
+
+def _close(
+    settled: Settled, lease_ids: Sequence[int], delivery_ids: Sequence[int], decide: Decide
+) -> Steps[list[Result]]:
+    """Settle as Unknown what is still being sent of these deliveries under these leases."""
+    found = yield from records(_Sending, "expired_claims", lease_ids=list(lease_ids), delivery_ids=list(delivery_ids))
+    if not found:
+        return []
+    results = list(decide([Report(each.claim, each.lease_id, LEASE_EXPIRED) for each in found]))
+    verdicts = yield from settled(results)
+    return [result for result, verdict in zip(results, verdicts, strict=True) if verdict is Verdict.APPLIED]
 
 
 def is_idle() -> Steps[bool]:

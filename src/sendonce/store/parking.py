@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from sendonce.domain import breakers
 from sendonce.domain.breakers import NOTHING, Answers, Breaker, LetOut, Pauses
-from sendonce.domain.texts import CODE_LENGTH, clean
+from sendonce.domain.holds import Hold
+from sendonce.domain.serving import bare
+from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.clock import now
 from sendonce.store.records import ROOM_CAP, Room
@@ -120,6 +122,24 @@ def take_tokens(subscription_id: int, wanted: int) -> Steps[int]:
 def give_back_tokens(subscription_id: int, amount: int) -> Steps[None]:
     """So many were taken and nothing was sent for them."""
     yield from rows("give_back_tokens", subscription_id=subscription_id, amount=amount)
+
+
+def give_up_unserved(room: str, after: int, limit: int, *, message: str) -> Steps[tuple[int, int | None]]:
+    """Give up what has expired in a channel's room, among `limit` of it with ids above `after`.
+
+    Returns how many were, and the last id looked at; None when there are no more. No attempt is made and none is
+    counted. What may have been sent stays: whoever serves it asks first. What needs that channel no longer is due.
+    """
+    name = bare(Hold.of(room).name)
+    found = yield from rows("unserved", room=room, name=name, after=after, limit=limit)
+    due = [row[0] for row in found if row[2]]
+    over = [row[0] for row in found if row[1] and not row[2]]
+    yield from rows("make_due", ids=due, room=room)
+    given_up = [row[0] for row in (yield from rows("give_up_unserved", ids=over, room=room))]
+    if given_up:
+        yield from rows("add_unserved", ids=given_up, message=clean(message, MESSAGE_LENGTH))
+        yield from rows("count", name="dead_lettered", amount=len(given_up))
+    return len(given_up), found[-1][0] if len(found) == limit else None
 
 
 def _locked(room: str) -> Steps[list[tuple[Breaker, datetime]]]:

@@ -15,7 +15,8 @@ from sendonce.domain.events import NewEvent
 from sendonce.domain.evidence import Evidence
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served
-from sendonce.store.bulk import BulkStore, OperationRow
+from sendonce.store.bulk import NewOperation, OperationRow, Window
+from sendonce.store.filters import Filter
 from sendonce.store.inbox import InboxStore
 from sendonce.store.late_evidence import Weighed
 from sendonce.store.readers import ReadStore
@@ -436,6 +437,47 @@ class OperatorStore(Protocol):
 
     async def add_test(self, subscription_id: int, event: NewEvent, *, operator: str) -> Acted:
         """Record an event for this subscription alone, of its tenant; the delivery's id. Needs the right to record."""
+        ...
+
+
+class OperationsStore(Protocol):
+    """What people have done."""
+
+    async def operations(self, *, before: int, state: str | None, limit: int) -> list[OperationRow]:
+        """The newest first, with ids below `before`."""
+        ...
+
+    async def operation(self, operation_id: int) -> OperationRow | None: ...
+
+
+class BulkStore(OperationsStore, Protocol):
+    """What is done to all that match a filter: an operation that is kept, and can be taken up again at any time."""
+
+    async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
+        """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
+        ...
+
+    async def bounds(self, kind: str) -> tuple[int, int]:
+        """The ids between which all that there is now is found: above the first, up to the second."""
+        ...
+
+    async def begin_operation(self, operation: NewOperation) -> OperationRow:
+        """Enter an operation; it is running."""
+        ...
+
+    async def step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
+        """Look at up to `window` more, and open the next generation of up to `most` of those that match.
+
+        What was done, and how far it has come, are one transaction under a lock on the operation: of two who step at
+        once the second goes on where the first has come to. Nothing is done when it is not running.
+        """
+        ...
+
+    async def set_operation_state(
+        self, operation_id: int, state: str, *, operator: str, reason: str | None
+    ) -> OperationRow:
+        """Pause it, let it run, or cancel it, with a row of its own in the log; NotFound or NotAllowed when it is not
+        there or has ended. To pause a paused one is nothing."""
         ...
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, clean
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, records, rows
+from sendonce.store.dead_letters import check_all_closed
 from sendonce.store.deliveries import delivery_rows
 from sendonce.store.filters import LAST
-from sendonce.store.letters import check_all_closed
 from sendonce.store.losses import doubt_step
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow

@@ -5,9 +5,12 @@ from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
+from sendonce.domain.attempts import Result
 from sendonce.errors import ConfigError
 from sendonce.sql.steps import Steps
 from sendonce.store import alerts as alert_verbs
+from sendonce.store import bulk as bulk_verbs
+from sendonce.store import corrections as correction_verbs
 from sendonce.store import dead_letters as dead_letter_verbs
 from sendonce.store import deliveries as delivery_verbs
 from sendonce.store import erasure as erasure_verbs
@@ -26,6 +29,7 @@ from sendonce.store import status as status_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
 from sendonce.store import workers as worker_verbs
+from sendonce.store.leases import Decide, Settled
 from sendonce.store.records import LossRow
 
 T = TypeVar("T")
@@ -80,6 +84,9 @@ class Verbs(ABC):
 
     is_callers = False
 
+    # How this database settles, as steps of a verb in whose transaction it happens.
+    settled: Settled
+
     @abstractmethod
     async def carry_out(self, steps: Steps[T], on: On, *, is_atomic: bool, only_reads: bool = False) -> T:
         """Carry out steps: all or none of them when they are atomic, which SQLite's always are."""
@@ -112,6 +119,7 @@ class Verbs(ABC):
     seek_deliveries = reads(On.PEOPLE, evidence_verbs.seek_deliveries)
     preview_evidence = reads(On.PEOPLE, evidence_verbs.preview_evidence)
     evidence_of = reads(On.PEOPLE, evidence_verbs.evidence_of)
+    cancel = acts(On.RESULTS, delivery_verbs.cancel)
 
     dead_letters = reads(On.PEOPLE, dead_letter_verbs.dead_letters)
     dead_letter_summary = reads(On.PEOPLE, dead_letter_verbs.dead_letter_summary)
@@ -127,6 +135,21 @@ class Verbs(ABC):
     retry_messages = acts(On.PEOPLE, inbox_verbs.retry_messages)
     discard_messages = acts(On.PEOPLE, inbox_verbs.discard_messages)
     erase_message = acts(On.PEOPLE, inbox_verbs.erase_message)
+
+    open_generations = acts(On.PEOPLE, dead_letter_verbs.open_generations)
+    discard = acts(On.PEOPLE, dead_letter_verbs.discard)
+    correct = acts(On.PEOPLE, correction_verbs.correct)
+    corrections_of = reads(On.PEOPLE, correction_verbs.corrections_of)
+    content = reads(On.PEOPLE, correction_verbs.content)
+
+    operations = reads(On.PEOPLE, bulk_verbs.operations)
+    operation = reads(On.PEOPLE, bulk_verbs.operation)
+    match = reads(On.PEOPLE, bulk_verbs.match)
+    bounds = reads(On.PEOPLE, bulk_verbs.bounds)
+    begin_operation = asks(On.PEOPLE, bulk_verbs.begin_operation)
+    step = acts(On.PEOPLE, bulk_verbs.step)
+    cancel_step = acts(On.RESULTS, bulk_verbs.cancel_step)
+    set_operation_state = acts(On.PEOPLE, bulk_verbs.set_operation_state)
 
     stop = acts(On.PEOPLE, stop_verbs.stop)
     resume = acts(On.PEOPLE, stop_verbs.resume)
@@ -160,6 +183,7 @@ class Verbs(ABC):
     give_back = acts(On.CLAIMS, parking_verbs.give_back)
     learn = acts(On.CLAIMS, parking_verbs.learn)
     forget_breakers = asks(On.CLAIMS, parking_verbs.forget_breakers)
+    give_up_unserved = acts(On.CLAIMS, parking_verbs.give_up_unserved)
     take_tokens = acts(On.CLAIMS, parking_verbs.take_tokens)
     give_back_tokens = asks(On.CLAIMS, parking_verbs.give_back_tokens)
 
@@ -172,6 +196,17 @@ class Verbs(ABC):
 
     renew = asks(On.LEASES, lease_verbs.renew)
     release = asks(On.LEASES, lease_verbs.release)
+
+    async def expire(self, limit: int, decide: Decide) -> list[Result]:
+        """Close the attempts of up to `limit` expired leases as Unknown and decide them, in one transaction."""
+        steps = lease_verbs.expire(self.settled, limit, decide)
+        return await self.carry_out(steps, On.LEASES, is_atomic=True)
+
+    async def adopt(self, after: int, limit: int, decide: Decide) -> tuple[list[Result], int | None]:
+        """Close as Unknown what is being sent under a lease that is not there, in one transaction."""
+        steps = lease_verbs.adopt(self.settled, after, limit, decide)
+        return await self.carry_out(steps, On.LEASES, is_atomic=True)
+
     is_idle = reads(On.LEASES, lease_verbs.is_idle)
     roll_up_counters = asks(On.LEASES, lease_verbs.roll_up_counters)
 

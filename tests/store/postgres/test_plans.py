@@ -17,8 +17,8 @@ from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load, pyformat
 from sendonce.store.postgres import claims
-from sendonce.store.postgres.connection import QUERIES, Connection
-from sendonce.store.postgres.settle import settle_on
+from sendonce.store.postgres.connection import QUERIES, Connection, carry_out
+from sendonce.store.postgres.settle import settle
 from sendonce.store.postgres.store import PostgresStore
 from tests.given import given_lease, result, settle_with
 from tests.servers.binaries import local_binaries, packaged
@@ -67,7 +67,9 @@ EXPECTED = {
     "delivery_from": {"deliveries_pkey"},
     "left_alone": {"deliveries_in_doubt"},
     "channel_rooms": {"deliveries_parked"},
-    "give_up_unserved": {"deliveries_parked"},
+    "unserved": {"deliveries_parked"},
+    "make_due": {"deliveries_pkey"},
+    "give_up_unserved": {"deliveries_pkey"},
     "beat": {"attempts_pkey"},
     "notice_loss": {"deliveries_pkey", "events_pkey"},
     "end_loss": {"deliveries_in_doubt"},
@@ -77,7 +79,7 @@ EXPECTED = {
     "settle": {"attempts_pkey", "deliveries_pkey"},
     "judge": {"attempts_pkey", "deliveries_pkey"},
     "prove": {"deliveries_pkey", "events_key", "deliveries_once"},
-    "find": {"findings_of"},
+    "add_late_result": {"findings_of"},
     "cancel": {"deliveries_pkey"},
     "renew": {"leases_pkey"},
     "expired_leases": {"leases_expiry"},
@@ -196,6 +198,9 @@ EXPECTED = {
 }
 # These touch small tables only, or do not read at all.
 SMALL = {
+    "add_cancelled",
+    "add_unserved",
+    "count",
     "add_correction",
     "take_audit",
     "keep_audit",
@@ -409,7 +414,7 @@ async def updates_of_a_settle(database: PostgresDatabase, store: PostgresStore) 
     results = [result(lease, Delivered(f"n-{n}"), of=n) for n in range(500)]
     async with store.results.transaction() as settling:
         before = await updates_on(settling)
-        await settle_on(settling, results)
+        await carry_out(settling, settle(results))
         after = await updates_on(settling)
     return {
         table: [now - then for now, then in zip(counts, before.get(table, [0, 0]), strict=True)]

@@ -7,19 +7,17 @@ from typing import NamedTuple
 
 from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Refusal, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
-from sendonce.domain.serving import Served, bare
-from sendonce.domain.texts import MESSAGE_LENGTH, clean
+from sendonce.domain.serving import Served
 from sendonce.errors import StoreBusy
 from sendonce.sql.queries import array
+from sendonce.sql.steps import Steps, rows
 from sendonce.store import leases
-from sendonce.store.bulk import OperationRow
+from sendonce.store.evidence import judge
 from sendonce.store.losses import fence_values
 from sendonce.store.ports import Started
-from sendonce.store.postgres.bulk import take_step
-from sendonce.store.postgres.connection import BadValue, Connection, Connections, OwnConnection, fetch
-from sendonce.store.postgres.journal import log_operation
-from sendonce.store.postgres.settle import settle_on
-from sendonce.store.records import Acted
+from sendonce.store.postgres.connection import BadValue, Connections, OwnConnection
+from sendonce.store.postgres.settle import merged, settle, write
+from sendonce.store.verbs import On
 
 PARK_LIMIT = 2000
 FULL_SCAN_SECONDS = 1.0
@@ -48,7 +46,7 @@ class Claims(Connections):
     async def start(
         self, worker_id: int, limit: int, hold: timedelta, limits: Limits = NO_LIMITS, fence: Fence = NO_FENCE
     ) -> Started:
-        """See OrchestratorStore."""
+        """See ClaimStore."""
         since, since_id = self._look_from() or (None, 0)
         values = {"limit": limit, "since": since, "since_id": since_id}
         claimed = await self._claim("start", values, worker_id, hold, limits, fence)
@@ -72,7 +70,7 @@ class Claims(Connections):
         *,
         probes: Mapping[str, float] | None = None,
     ) -> Started:
-        """See OrchestratorStore."""
+        """See ClaimStore."""
         spreads = [(probes or {}).get(room) for room in quotas]
         values = {"rooms": array(list(quotas)), "quotas": array(list(quotas.values())), "spreads": array(spreads)}
         claimed = await self._claim("start_waiting", values, worker_id, hold, limits, fence)
@@ -91,7 +89,7 @@ class Claims(Connections):
         served: Served | None = None,
         fence: Fence = NO_FENCE,
     ) -> Started:
-        """See OrchestratorStore."""
+        """See ClaimStore."""
         while True:
             values, limits = {"limit": limit, "after": after}, Limits(served=served)
             claimed = await self._claim("start_doubtful", values, worker_id, hold, limits, fence)
@@ -101,49 +99,36 @@ class Claims(Connections):
             after = claimed.until[1]
 
     async def park_unserved(self, room: str, served: Served) -> int:
-        """See OrchestratorStore."""
+        """See ClaimStore."""
         return await self._park(Limits(served=served), room)
-
-    async def give_up_unserved(self, room: str, after: int, limit: int, *, message: str) -> tuple[int, int | None]:
-        """See OrchestratorStore."""
-        name = bare(room.partition(":")[2])
-        values = {"room": room, "name": name, "after": after, "limit": limit, "message": message}
-        given_up, last = (await self.claims.fetch("give_up_unserved", values))[0]
-        return given_up, last
 
     async def _claim(
         self, query: str, values: Mapping[str, object], worker_id: int, hold: timedelta, limits: Limits, fence: Fence
     ) -> Claimed:
         """Run one of the claiming statements, which share their columns and these parameters."""
-        shared = {"worker_id": worker_id, "hold": hold.total_seconds(), "lease_id": leases.new_id()}
-        rows = await self.claims.fetch(query, {**shared, **limit_values(limits), **fence_values(fence), **values})
-        lease_id, until, until_id, held, at, refused = next(row[_WIDTH:] for row in rows if row[_WIDTH] is not None)
-        claims = tuple(Claim._make(row[:_WIDTH]) for row in rows if row[0] is not None)
+        shared = {"worker_id": worker_id, "hold": hold, "lease_id": leases.new_id()}
+        parameters = {**shared, **limit_values(limits), **fence_values(fence), **values}
+        found = await self.carry_out(rows(query, **parameters), On.CLAIMS, is_atomic=False)
+        lease_id, until, until_id, held, at, refused = next(row[_WIDTH:] for row in found if row[_WIDTH] is not None)
+        claims = tuple(Claim._make(row[:_WIDTH]) for row in found if row[0] is not None)
         lease = Lease(lease_id, claims, at) if claims else None
         return Claimed(lease, held, (until, until_id), None if refused is None else Refusal(refused))
 
+    settled = staticmethod(settle)
+
     async def settle(self, results: Sequence[Result]) -> list[Verdict]:
-        """See OrchestratorStore."""
+        """See ClaimStore."""
         try:
-            async with self.results.connection() as connection:
-                return await settle_on(connection, results)
+            applied = await self.carry_out(write(results), On.RESULTS, is_atomic=False)
         except BadValue:
-            if len(results) == 1:
-                return await self._settle_bare(results[0])
-            middle = len(results) // 2
-            return await self.settle(results[:middle]) + await self.settle(results[middle:])
-
-    async def cancel(self, delivery_ids: Sequence[int], *, operator: str, reason: str) -> Acted:
-        """See OrchestratorStore."""
-        async with self.results.transaction() as connection:
-            values = {"delivery_ids": list(delivery_ids), "reason": clean(reason, MESSAGE_LENGTH)}
-            ids = tuple(row[0] for row in await fetch(connection, "cancel", values))
-            return await log_operation(connection, "cancel", operator, reason, ids, subject="delivery")
-
-    async def cancel_step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
-        """See OrchestratorStore."""
-        async with self.results.transaction() as connection:
-            return await take_step(connection, operation_id, window, most, _cancel_found)
+            if len(results) > 1:
+                middle = len(results) // 2
+                return await self.settle(results[:middle]) + await self.settle(results[middle:])
+            # The one result whose texts the database refuses is written without them.
+            applied = await self.carry_out(write(results, bare=True), On.RESULTS, is_atomic=False)
+        rest = [result for place, result in enumerate(results) if place not in applied]
+        judged = await self.carry_out(judge(rest), On.RESULTS, is_atomic=True) if rest else []
+        return merged(len(results), applied, judged)
 
     def _look_from(self) -> tuple[datetime, int] | None:
         """Where to look from. While a backlog is worked off, entries left of the last claim are dead, and an old
@@ -166,24 +151,24 @@ class Claims(Connections):
             return 0  # what was leased is ours to send; what is to be parked is met again
 
     async def _park(self, limits: Limits, room: str | None, spare: float = 0.0) -> int:
-        async with self.claims.transaction() as connection:
-            found = {"limit": self._parking if room is None else PARK_LIMIT, "room": room}
-            rows = await fetch(connection, "lock_due" if room is None else "lock_waiting", found)
-            values = {
-                "delivery_ids": [row[0] for row in rows],
-                "destinations": limits.full,
-                "places": limits.full_places,
-                "room": room,
-                **served_values(limits.served),
-                "live": None if limits.served is None else sorted(limits.served.live),
-                "spare": spare,
-            }
-            return int((await fetch(connection, "park", values))[0][0])
+        limit = self._parking if room is None else PARK_LIMIT
+        return await self.carry_out(park(limits, room, limit, spare), On.CLAIMS, is_atomic=True)
 
-    async def _settle_bare(self, result: Result) -> list[Verdict]:
-        """The one result whose texts the database refuses is written without them."""
-        async with self.results.connection() as connection:
-            return await settle_on(connection, [result], bare=True)
+
+def park(limits: Limits, room: str | None, limit: int, spare: float = 0.0) -> Steps[int]:
+    """Park what must not be sent now among the oldest due rows, or at the front of a room; how many were."""
+    found = yield from rows("lock_due" if room is None else "lock_waiting", limit=limit, room=room)
+    [(parked,)] = yield from rows(
+        "park",
+        delivery_ids=[row[0] for row in found],
+        destinations=limits.full,
+        places=limits.full_places,
+        room=room,
+        live=None if limits.served is None else sorted(limits.served.live),
+        spare=spare,
+        **served_values(limits.served),
+    )
+    return int(parked)
 
 
 def limit_values(limits: Limits) -> dict[str, object]:
@@ -204,7 +189,3 @@ def served_values(served: Served | None) -> dict[str, object]:
     if served is None or served.is_all:
         return {"served": None, "beginnings": None}
     return {"served": array(sorted(served.names)) or "{}", "beginnings": array(served.beginnings)}
-
-
-async def _cancel_found(connection: Connection, operation: OperationRow, ids: Sequence[int]) -> int:
-    return len(await fetch(connection, "cancel", {"delivery_ids": list(ids), "reason": operation.reason}))

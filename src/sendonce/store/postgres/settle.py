@@ -3,63 +3,43 @@
 Results go as one array literal for each column, null where every value is that of a plain success.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import timedelta
 
 from sendonce.domain.attempts import Result, Verdict, error_of, notification_id_of, sent_at_of
 from sendonce.domain.outcomes import Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
 from sendonce.sql.queries import array
-from sendonce.store.evidence import Seen, evidence_of, intent_of
-from sendonce.store.postgres.connection import Connection, fetch
+from sendonce.sql.steps import Steps, rows
+from sendonce.store.evidence import judge
 
 UNREADABLE = "unreadable"
 
 
-async def settle_on(connection: Connection, results: Sequence[Result], *, bare: bool = False) -> list[Verdict]:
-    """Write results on this connection, in the transaction it may be in; what became of each."""
+def settle(results: Sequence[Result]) -> Steps[list[Verdict]]:
+    """Write results in the transaction that this is in; what became of each, in order."""
+    places = yield from write(results)
+    rest = [result for place, result in enumerate(results) if place not in places]
+    return merged(len(results), places, (yield from judge(rest)) if rest else [])
+
+
+def write(results: Sequence[Result], *, bare: bool = False) -> Steps[Set[int]]:
+    """Write results by one statement; the places of those that were applied. `bare`: without texts from outside."""
     first: dict[tuple[int, int, int], int] = {}
     for place, (report, _) in enumerate(results):
         first.setdefault((report.claim.delivery_id, report.claim.attempt, report.lease_id), place)
     distinct = results if len(first) == len(results) else [results[place] for place in first.values()]
-    count, keys = (await fetch(connection, "settle", columns_of(distinct, bare=bare)))[0]
-    if count == len(results):
-        return [Verdict.APPLIED] * len(results)
-    written = set(first) if count == len(first) else {tuple(key) for key in keys or ()}
-    applied = {place for key, place in first.items() if key in written}
-    rest = [result for place, result in enumerate(results) if place not in applied]
-    async with connection.transaction():
-        judged = iter(await _judge(connection, rest))
-    return [Verdict.APPLIED if place in applied else next(judged) for place in range(len(results))]
+    [(count, keys)] = yield from rows("settle", **columns_of(distinct, bare=bare))
+    if count == len(first):
+        return set(first.values())
+    written = {tuple(key) for key in keys or ()}
+    return {place for key, place in first.items() if key in written}
 
 
-async def _judge(connection: Connection, results: Sequence[Result]) -> list[Verdict]:
-    """Tell the same result again from a late one, and keep a late one as evidence."""
-    values = {
-        "delivery_ids": [result.report.claim.delivery_id for result in results],
-        "attempts": [result.report.claim.attempt for result in results],
-    }
-    seen = {(row[0], row[1]): Seen._make(row[2:]) for row in await fetch(connection, "judge", values)}
-    verdicts = []
-    for result in results:
-        claim, lease_id, outcome = result.report[:3]
-        evidence = evidence_of(result.report, seen.get((claim.delivery_id, claim.attempt)))
-        verdicts.append(evidence.verdict)
-        if evidence.verdict is not Verdict.LATE:
-            continue
-        proof = intent_of(claim) | {"notification_id": evidence.notification_id}
-        proven = evidence.is_proof and await fetch(connection, "prove", proof)
-        finding = {
-            "delivery_id": proven[0][0] if proven else claim.delivery_id,
-            "notification_id": evidence.notification_id,
-            "attempt": claim.attempt,
-            "kind": "late_proof" if proven else "late_result",
-            "outcome": type(outcome).__name__,
-            "error_code": evidence.error_code,
-            "details": f"reported under lease {lease_id} when the delivery was {evidence.state}",
-        }
-        await fetch(connection, "find", finding)
-    return verdicts
+def merged(amount: int, applied: Set[int], judged: Iterable[Verdict]) -> list[Verdict]:
+    """One verdict for each of so many results: those judged are the ones that were not applied, in order."""
+    others = iter(judged)
+    return [Verdict.APPLIED if place in applied else next(others) for place in range(amount)]
 
 
 def columns_of(results: Sequence[Result], *, bare: bool = False) -> dict[str, str | None]:

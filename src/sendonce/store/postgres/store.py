@@ -5,20 +5,13 @@ from typing import Self
 
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.store.migrations import available, check_version
-from sendonce.store.postgres.bulk import Bulk
 from sendonce.store.postgres.claims import Claims
-from sendonce.store.postgres.correcting import Correcting
 from sendonce.store.postgres.doctor import Verifying
-from sendonce.store.postgres.leasing import Leasing
 from sendonce.store.postgres.migrate import PACKAGE, version_on
-from sendonce.store.postgres.operating import Operating
 from sendonce.store.upkeep import Turn
 
 
-class PostgresStore(
-    Bulk, Correcting, Claims, Leasing, Operating,
-    Verifying,
-):  # fmt: skip
+class PostgresStore(Claims, Verifying):
     """All of `sendonce.store.ports.Store`."""
 
     @classmethod

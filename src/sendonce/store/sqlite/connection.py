@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from sendonce.domain.events import digest_of_stored
 from sendonce.domain.texts import provider_token
 from sendonce.errors import ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
 from sendonce.outbox.requests import published
-from sendonce.sql.queries import load
+from sendonce.sql.queries import load, with_parameters
 from sendonce.sql.steps import Query, Row, Steps, reader, run
 
 Clock: TypeAlias = Callable[[], int]
@@ -47,6 +47,10 @@ class Transaction(NamedTuple):
         sql = QUERIES[query.name]
         if not sql:  # what only the other database has to do
             return []
+        each: Any = query.values.get("each")
+        if each is not None:
+            self.connection.executemany(_positional(sql), each)
+            return []
         values = {"now": self.now, **{name: _spelled(value) for name, value in query.values.items()}}
         if query.name in _ONE_BY_ONE:
             ids: Any = query.values["ids"]
@@ -58,18 +62,6 @@ class Transaction(NamedTuple):
             names = [column[0] for column in cursor.description]
             return [{name: _named(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
         return rows if query.record is None else list(map(_reader(query.record), rows))
-
-    def fetch(self, name: str, values: Mapping[str, object] | None = None) -> list[Row]:
-        """Run a named query; its rows, if it has any."""
-        return self.connection.execute(QUERIES[name], {"now": self.now, **(values or {})}).fetchall()
-
-    def change(self, name: str, values: Mapping[str, object] | None = None) -> int:
-        """Run a named query; how many rows it has changed."""
-        return self.connection.execute(QUERIES[name], {"now": self.now, **(values or {})}).rowcount
-
-    def change_many(self, sql: str, rows: Sequence[Row] | Sequence[Mapping[str, object]]) -> None:
-        """Run one statement once for every row of values."""
-        self.connection.executemany(sql, rows)
 
 
 def _named(name: str, value: Any) -> Any:
@@ -94,8 +86,18 @@ def _spelled(value: object) -> object:
 
 
 @cache
+def _positional(sql: str) -> str:
+    """The query with parameters that have no names: they take plain tuples, which cost half of what dicts do."""
+    return with_parameters(sql, lambda name: "?")
+
+
+@cache
 def _reader(kind: Callable[..., Any]) -> Callable[[Row], Any]:
-    return reader(kind, {datetime: moment, bool: bool, tuple: _listed})
+    return reader(kind, {datetime: moment, timedelta: _span, bool: bool, tuple: _listed})
+
+
+def _span(microseconds: int) -> timedelta:
+    return timedelta(microseconds=microseconds)
 
 
 def _listed(text: str) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from sendonce.sql.steps import rows
 from sendonce.store.examining import ExaminedSqlite, Work, work
 from sendonce.store.migrations import available
 from sendonce.store.rules import Broken, Rule, bare, broken_rules, rules_of
@@ -144,7 +145,7 @@ def _file_system(path: Path) -> str:
 
 def _clock_ahead(connection: sqlite3.Connection) -> float:
     """By how much the clock that the newest rows were written by is ahead of ours."""
-    newest: int = Transaction(connection, 0).fetch("newest_time", {"before": LAST_ID})[0][0]
+    newest: int = Transaction(connection, 0).carry_out(rows("newest_time", before=LAST_ID))[0][0]
     return max(0.0, (newest - system_clock()) / 1e6)
 
 
@@ -172,7 +173,7 @@ def broken_on(transaction: Transaction) -> list[Broken]:
     expected = rules_of(available(PACKAGE), version_on(transaction.connection))
     # A constraint cannot be taken from a table, and none of them has a row of its own here.
     wanted = {key: rule for key, rule in expected.items() if rule.kind != "constraint"}
-    return broken_rules(wanted, [Rule(*row) for row in transaction.fetch("found_rules")], _reading)
+    return broken_rules(wanted, [Rule(*row) for row in transaction.carry_out(rows("found_rules"))], _reading)
 
 
 def _reading(rule: Rule) -> object:

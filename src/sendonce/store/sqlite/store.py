@@ -6,24 +6,25 @@ from typing import Self, TypeVar
 
 from sendonce.sql.steps import Steps
 from sendonce.store.migrations import available, check_version
-from sendonce.store.sqlite.bulk import Bulk
-from sendonce.store.sqlite.claims import Claims
+from sendonce.store.sqlite import claims
 from sendonce.store.sqlite.connection import MEMORY, PACKAGE, Clock, OwnConnection, Transaction, parse_url, system_clock
-from sendonce.store.sqlite.correcting import Correcting
 from sendonce.store.sqlite.doctor import Verifying
-from sendonce.store.sqlite.leasing import Leasing
 from sendonce.store.sqlite.migrate import apply_missing, schema_version
-from sendonce.store.sqlite.operating import Operating
-from sendonce.store.verbs import On, Verbs
+from sendonce.store.sqlite.settle import settle
+from sendonce.store.verbs import On, Verbs, acts
 
 Answer = TypeVar("Answer")
 
 
-class SqliteStore(
-    Claims, Bulk, Correcting, Leasing, Operating,
-    Verifying, Verbs,
-):  # fmt: skip
+class SqliteStore(Verifying, Verbs):
     """All of `sendonce.store.ports.Store`. Reads do not wait for the writer, except in memory."""
+
+    start = acts(On.CLAIMS, claims.start)
+    start_waiting = acts(On.CLAIMS, claims.start_waiting)
+    start_doubtful = acts(On.CLAIMS, claims.start_doubtful)
+    park_unserved = acts(On.CLAIMS, claims.park_unserved)
+    settled = staticmethod(settle)
+    settle = acts(On.RESULTS, settle)
 
     def __init__(self, writer: OwnConnection, reader: OwnConnection) -> None:
         self._writer = writer

@@ -189,61 +189,48 @@ select sendonce_set_aside(
   :delivery_ids::bigint[], :destinations::text[], :places::text[], :room::text,
   :served::text[], :beginnings::text[], :live::text[], :spare::float8);
 
+-- name: unserved
+-- A bounded step through a room that no live worker serves: which of them have expired, but for what may have been sent,
+-- for whoever serves it asks first; and which need that channel no longer.
+select d.id, d.expires_at <= now() and not d.in_doubt and d.proven_at is null,
+       d.proven_at is not null or not starts_with(coalesce(s.destination, d.destination), :name::text)
+  from sendonce_deliveries d
+  left join lateral (
+    select n.destination from sendonce_subscriptions n where n.id = d.subscription_id offset 0) s on true
+ where d.parked_on = :room and d.id > :after
+ order by d.id
+ limit :limit;
+
+-- name: make_due
+update sendonce_deliveries
+   set next_attempt_at = now(), parked_on = null, updated_at = now()
+ where id = any(array(select id from sendonce_deliveries where id = any(:ids::bigint[]) order by id for update))
+   and parked_on = :room;
+
 -- name: give_up_unserved
--- A bounded step through a room that no live worker serves. What has expired is given up, unless it may have been sent:
--- then whoever serves it asks first. What needs that channel no longer is due again.
-with step as materialized (
-  select d.id, d.expires_at <= now() and not d.in_doubt and d.proven_at is null as is_over,
-         d.proven_at is not null or not starts_with(coalesce(s.destination, d.destination), :name::text) as is_due
-    from sendonce_deliveries d
-    left join lateral (
-      select n.destination from sendonce_subscriptions n where n.id = d.subscription_id offset 0) s on true
-   where d.parked_on = :room and d.id > :after
-   order by d.id
-   limit :limit
-),
-made_due as (
-  update sendonce_deliveries d
-     set next_attempt_at = now(), parked_on = null, updated_at = now()
-   where d.id = any(array(
-           select t.id from sendonce_deliveries t
-            where t.id = any(array(select step.id from step where step.is_due)) order by t.id for update))
-     and d.parked_on = :room
-),
-given_up as (
-  update sendonce_deliveries d
-     set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
-         final_error_code = 'not_served'
-   where d.id = any(array(
-           select t.id from sendonce_deliveries t
-            where t.id = any(array(select step.id from step where step.is_over and not step.is_due))
-            order by t.id for update))
-     and d.parked_on = :room and not d.in_doubt and d.proven_at is null
-  returning d.id
-),
-dead_letters as (
-  insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
-  select given_up.id, 'expired', 'not_served', :message::text from given_up
-),
-counted as (
-  insert into sendonce_counters (name, amount) select 'dead_lettered', count(*) from given_up having count(*) > 0
-)
-select (select count(*) from given_up), case when count(*) = :limit then max(step.id) end from step;
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
+       final_error_code = 'not_served'
+ where id = any(array(select id from sendonce_deliveries where id = any(:ids::bigint[]) order by id for update))
+   and parked_on = :room and not in_doubt and proven_at is null
+returning id;
+
+-- name: add_unserved
+insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+select id, 'expired', 'not_served', :message::text from unnest(:ids::bigint[]) as given_up(id);
+
+-- name: count
+insert into sendonce_counters (name, amount) values (:name::text, :amount::bigint);
 
 -- name: cancel
-with cancelled as (
-  update sendonce_deliveries
-     set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
-         final_error_code = coalesce(final_error_code, 'cancelled')
-   where id = any(array(select id from sendonce_deliveries where id = any(:delivery_ids::bigint[]) order by id for update))
-     and status in ('Pending', 'PendingRetry')
-  returning id
-),
-dead_letters as (
-  insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
-  select cancelled.id, 'cancelled', 'cancelled', :reason::text from cancelled order by cancelled.id
-),
-counted as (
-  insert into sendonce_counters (name, amount) select 'dead_lettered', count(*) from cancelled having count(*) > 0
-)
-select cancelled.id from cancelled order by cancelled.id;
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
+       final_error_code = coalesce(final_error_code, 'cancelled')
+ where id = any(array(
+         select id from sendonce_deliveries where id = any(:delivery_ids::bigint[]) order by id for update))
+   and status in ('Pending', 'PendingRetry')
+returning id;
+
+-- name: add_cancelled
+insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+select id, 'cancelled', 'cancelled', :reason::text from unnest(:delivery_ids::bigint[]) as cancelled(id);

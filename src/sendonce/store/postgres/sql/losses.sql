@@ -88,19 +88,17 @@ on conflict (name) do update set value = excluded.value;
 delete from sendonce_meta where name = 'instance';
 
 -- name: orphans
--- What is being sent under a lease that is not there: nobody would ever take it over. And the last row looked at.
+-- What is being sent under a lease that is not there: nobody would ever take it over.
 with d as materialized (
   select n.id, n.status from sendonce_deliveries n where n.id > :after order by n.id limit :limit
 )
-select (select max(d.id) from d), o.id, o.lease_id
-  from (select 1) as one
-  left join (
-    select d.id, a.lease_id
-      from d
-     cross join lateral (
-       select t.lease_id from sendonce_attempts t
-        where t.delivery_id = d.id and t.status is not distinct from 'Leased' order by t.attempt desc limit 1) a
-     where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id)) o on true;
+select d.id, a.lease_id
+  from d
+ cross join lateral (
+   select t.lease_id from sendonce_attempts t
+    where t.delivery_id = d.id and t.status is not distinct from 'Leased' order by t.attempt desc limit 1) a
+ where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id)
+ order by d.id;
 
 -- name: fence
 select sendonce_fence(:instance::text, :seen_delivery::bigint, :seen_attempt::int, :seen_lease::bigint);

@@ -96,7 +96,7 @@ update sendonce_deliveries
    and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
--- name: find
+-- name: add_late_result
 -- The same late result reported twice is one finding.
 insert into sendonce_findings (delivery_id, attempt, kind, outcome, error_code, notification_id, details)
 select :delivery_id, :attempt, :kind::text, :outcome::text, :error_code::text, :notification_id::text, :details::text

@@ -94,6 +94,23 @@ select coalesce((select min(id) from sendonce_dead_letters not indexed), 1) - 1,
 -- name: delivery_bounds
 select coalesce((select min(id) from sendonce_deliveries not indexed), 1) - 1, coalesce((select max(id) from sendonce_deliveries not indexed), 0);
 
+-- name: still_open
+-- Which of these can still be opened again, and whether each is an open dead letter. A requeue is for those only.
+select d.id, d.status = 'DeadLettered'
+  from json_each(:delivery_ids) wanted
+ cross join sendonce_deliveries d not indexed on d.id = wanted.value
+  left join sendonce_dead_letters z on z.delivery_id = d.id
+ where d.status in ('Completed', 'DeadLettered')
+   and not exists (
+     select 1 from sendonce_deliveries n
+      where n.event_id = d.event_id and n.destination_hash = d.destination_hash and n.generation = d.generation + 1)
+   and case when :kind = 'requeue' then d.status = 'DeadLettered' else true end
+   and z.closed_at is null
+ order by d.id;
+
+-- name: lock_operation
+select :(columns) from sendonce_operations where id = :operation_id;
+
 -- name: begin_operation
 insert into sendonce_operations
   (created_at, updated_at, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upper_id)

@@ -58,9 +58,9 @@ select (select min(d.id) from sendonce_deliveries d indexed by sendonce_deliveri
  limit :limit;
 
 -- part: holders
--- What may hold a delivery back.
+-- What may hold a delivery back, and for how long it has been due.
 select d.id, d.destination, coalesce(s.destination, d.destination), e.tenant, s.id, s.state, d.proven_at is not null,
-       s.rate, d.next_attempt_at
+       s.rate, :now - d.next_attempt_at
 
 -- name: front_due
 :(holders)
@@ -106,7 +106,8 @@ update sendonce_deliveries
 -- name: give_up_unserved
 update sendonce_deliveries
    set status = 'DeadLettered', parked_on = null, updated_at = :now, final_error_code = 'not_served'
- where id in (select value from json_each(:ids));
+ where id in (select value from json_each(:ids))
+returning id;
 
 -- name: add_unserved
 insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
@@ -117,7 +118,8 @@ select room from sendonce_breakers;
 
 -- name: open_lease
 insert into sendonce_leases (id, worker_id, created_at, expires_at, deliveries)
-values (:lease_id, :worker_id, :now, :expires_at, :ids);
+values (:lease_id, :worker_id, :now, :now + :hold, :ids)
+returning created_at;
 
 -- name: open_attempts
 insert into sendonce_attempts (delivery_id, lease_id, created_at, attempt, status)

@@ -97,4 +97,5 @@ delete from sendonce_meta where name = 'instance';
 select d.id, a.lease_id
   from (select id, status from sendonce_deliveries not indexed where id > :after order by id limit :limit) d
  cross join sendonce_attempts a on a.delivery_id = d.id and a.status = 'Leased'
- where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id);
+ where d.status = 'InProgress' and not exists (select 1 from sendonce_leases l where l.id = a.lease_id)
+ order by d.id;

@@ -14,7 +14,7 @@ select d.id, d.status, n.id, n.generation
     where t.event_id = d.event_id and t.destination_hash = d.destination_hash)
  order by d.id;
 
--- name: open_generation
+-- name: open_generations
 -- Doubt is sticky: what may have been sent is in doubt in its next generation too, and asked about by the same id; so is
 -- what is marked sent without the other side's id for it, and what the other side has no record of (a repair), and
 -- what was given up before commits were lost. Where nobody can be asked it is sent: whoever opens the generation has decided
@@ -31,7 +31,10 @@ select event_id, subscription_id, :now, max(:now, coalesce(case when doubtful th
     select *, max(coalesce(not_before, lost_until), coalesce(lost_until, not_before)) as until,
            in_doubt or :kind = 'repair' or lost_until is not null
            or (status = 'Completed' and notification_id is null) as doubtful
-      from (select d.*, :(lost_until) as lost_until from sendonce_deliveries d where d.id = :delivery_id))
+      from (select d.*, wanted.key as place, :(lost_until) as lost_until
+              from json_each(:delivery_ids) wanted
+             cross join sendonce_deliveries d not indexed on d.id = wanted.value))
+ order by place
 returning id;
 
 -- name: close_dead_letters_of

@@ -87,8 +87,9 @@ insert into sendonce_counters (created_at, amount, name) values (:now, :amount, 
 -- name: judge
 -- Results that changed nothing: what their attempt and delivery look like now.
 select a.delivery_id, a.attempt, a.lease_id, a.outcome, a.error_code, a.notification_id, d.status
-  from json_each(:pairs) wanted
- cross join sendonce_attempts a on a.delivery_id = wanted.value ->> 0 and a.attempt = wanted.value ->> 1
+  from json_each(:delivery_ids) wanted
+ cross join sendonce_attempts a
+    on a.delivery_id = wanted.value and a.attempt = json_extract(:attempts, '$[' || wanted.key || ']')
  cross join sendonce_deliveries d not indexed on d.id = a.delivery_id;
 
 -- name: prove
@@ -104,7 +105,7 @@ update sendonce_deliveries
    and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
--- name: find
+-- name: add_late_result
 -- The same late result reported twice is one finding.
 insert into sendonce_findings (delivery_id, attempt, created_at, kind, outcome, error_code, notification_id, details)
 select :delivery_id, :attempt, :now, :kind, :outcome, :error_code, :notification_id, :details
