@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import claims, embedded, fanout, measures, names, outgoing, recovery
+from benchmarks import claims, embedded, fanout, inbox, measures, names, outgoing, recovery
 from benchmarks.measures import Figures
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=100_000)
     parser.add_argument("--behind", type=int, default=1_000_000)
-    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,recovery"
+    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,inbox,recovery"
     parser.add_argument("--only", default=usual)
     args = parser.parse_args()
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
@@ -73,6 +73,7 @@ def sections(server: Server, deliveries: int, behind: int) -> dict[str, Callable
         "fairness": lambda: outgoing.fairness(server, deliveries // 10, deliveries // 100),
         "names": lambda: names.names(server, max(50, min(600, deliveries // 150))),
         "fanout": lambda: fanout.fanout(server, deliveries // 10),
+        "inbox": lambda: inbox.inbox(server, max(100, deliveries // 50)),
         "sqlite": lambda: embedded.embedded(deliveries // 2),
         "recovery": recovery.recoveries,
     }

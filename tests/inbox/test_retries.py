@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sendonce.contrib.sqlalchemy import async_engine, ain_transaction
+from sendonce.contrib.sqlalchemy import ain_transaction, async_engine
 from tests.inbox.handling import INBOX, effects
 from tests.outbox.databases import Address
 

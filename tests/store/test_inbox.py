@@ -162,6 +162,18 @@ async def test_retention_leaves_what_waits_for_a_person(database: Database, stor
     assert {row["message"] for row in database.rows("tries")} == {row["id"] for row in database.rows("messages")}
 
 
+async def test_retention_takes_content_before_the_message(database: Database, store: Store) -> None:
+    given_message(database, "dead", age=40 * DAY)
+    given_message(database, "done", status="Completed", age=40 * DAY)
+    given_message(database, "young", status="Completed", age=20 * DAY)
+
+    assert await store.drop_inbox(limit=10, keep=KEEP, contents=timedelta(days=30)) == 1
+    assert await store.drop_inbox(limit=10, keep=KEEP, contents=timedelta(days=30)) == 0
+
+    kept = {row["message_id"]: row["body"] for row in database.rows("messages")}
+    assert kept == {"dead": b"12", "done": None, "young": b"12"}
+
+
 REFUSALS = {
     "messages_move_as_drawn": "update sendonce_messages set status = 'Completed', ended_at = created_at,"
     " next_attempt_at = null where message_id = 'waiting'",

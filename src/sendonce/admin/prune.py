@@ -111,7 +111,7 @@ async def prune(
         while step := await store.drop_rest(limit=plan.batch, workers=plan.workers, operations=plan.operations):
             done = _with(done, rest=done.rest + step)
             yield done
-        while step := await store.drop_inbox(limit=plan.batch, keep=plan.inbox):
+        while step := await store.drop_inbox(limit=plan.batch, keep=plan.inbox, contents=plan.ages.get(Stage.PAYLOADS)):
             done = _with(done, rest=done.rest + step)
             yield done
     finally:

@@ -141,7 +141,9 @@ class Retention:
             step = await self._store.drop_rest(
                 limit=self._settings.batch, workers=self._settings.workers, operations=self._settings.operations
             )
-            step += await self._store.drop_inbox(limit=self._settings.batch, keep=self._settings.inbox.keep)
+            step += await self._store.drop_inbox(
+                limit=self._settings.batch, keep=self._settings.inbox.keep, contents=self._settings.payloads
+            )
             dropped += step
             if not step:
                 break

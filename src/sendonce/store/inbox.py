@@ -218,11 +218,17 @@ def erase_message(message_id: str, *, operator: str, reason: str) -> Steps[Acted
     return (yield from log("erase", operator, reason, ids, subject="messages"))
 
 
-def drop_inbox(*, limit: int, keep: timedelta | None) -> Steps[int]:
+def drop_inbox(*, limit: int, keep: timedelta | None, contents: timedelta | None = None) -> Steps[int]:
     """Drop messages that ended, evidence that came in and receipts that were last seen so long ago; how many were.
 
-    Messages go before their receipts: while one is there, its receipt is too.
+    Before that the `contents` of what ended so long ago. Messages go before their receipts: while one is there, its
+    receipt is too.
     """
+    if contents is not None:
+        blanked = [row[0] for row in (yield from rows("old_contents", limit=limit, age=contents))]
+        if blanked:
+            yield from rows("blank_messages", ids=blanked)
+            return len(blanked)
     if keep is None:
         return 0
     ids = [row[0] for row in (yield from rows("old_messages", limit=limit, age=keep))]

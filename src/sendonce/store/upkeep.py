@@ -145,9 +145,9 @@ class RetentionStore(Protocol):
         """Drop secrets that have ended, and rows of workers and of the operations log that old; how many were."""
         ...
 
-    async def drop_inbox(self, *, limit: int, keep: timedelta | None) -> int:
+    async def drop_inbox(self, *, limit: int, keep: timedelta | None, contents: timedelta | None = None) -> int:
         """Drop messages that ended, evidence that came in and receipts that were last seen so long ago; how many were.
-        Messages go before their receipts: while one is there, its receipt is too."""
+        Before that the `contents` of what ended so long ago."""
         ...
 
     async def log_upkeep(

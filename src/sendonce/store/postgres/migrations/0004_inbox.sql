@@ -65,6 +65,8 @@ comment on column sendonce_messages.source is 'Where it comes from, as in amqp:o
 comment on column sendonce_messages.source_position is 'Where it stands there: a sequence, or a partition and an offset';
 create index sendonce_messages_due on sendonce_messages (consumer, next_attempt_at, id) where next_attempt_at is not null;
 create index sendonce_messages_dead on sendonce_messages (ended_at, id) where reason is not null and closed_at is null;
+create index sendonce_messages_content on sendonce_messages (ended_at, id)
+  where ended_at is not null and content_gone_at is null;
 create index sendonce_messages_age on sendonce_messages (ended_at, id) where ended_at is not null;
 
 -- One row for each try, as it begins; kept, so that every error of a message can be read.

@@ -51,6 +51,8 @@ create table sendonce_messages (
 );
 create index sendonce_messages_due on sendonce_messages (consumer, next_attempt_at, id) where next_attempt_at is not null;
 create index sendonce_messages_dead on sendonce_messages (ended_at, id) where reason is not null and closed_at is null;
+create index sendonce_messages_content on sendonce_messages (ended_at, id)
+  where ended_at is not null and content_gone_at is null;
 create index sendonce_messages_age on sendonce_messages (ended_at, id) where ended_at is not null;
 
 -- One row for each try, as it begins; kept, so that every error of a message can be read.

@@ -107,6 +107,17 @@ update sendonce_tries set error_message = null
 -- name: blank_receipts
 update sendonce_receipts set result = null where message_id = :message_id and result is not null;
 
+-- name: old_contents
+-- What waits for a person keeps its content: it may be handled again.
+select id
+  from sendonce_messages
+ where ended_at < :now - :age
+   and content_gone_at is null
+   and max(ended_at, coalesce(closed_at, 0)) < :now - :age
+   and (status = 'Completed' or closed_at is not null)
+ order by ended_at, id
+ limit :limit;
+
 -- name: old_messages
 -- What waits for a person stays until somebody has decided.
 select id
