@@ -1,14 +1,17 @@
 """SIGKILL at every point of R9, and a worker frozen past its lease: the provider has every message exactly once."""
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from sendonce import Email
+from sendonce import Admin, Email
+from sendonce.inbox.providers import postmark
 from tests.conformance import dying
 from tests.conformance.scene import Scene
 from tests.crash import killing
@@ -240,3 +243,34 @@ def test_R19_mail_in_flight_when_its_worker_is_killed_is_held_for_a_person_and_n
     attested = scene.run("dead-letters", "attest", str(letter["id"]), "--reason", "seen in the mailbox", "--json").json
     assert len(attested) == 1
     assert [row["status"] for row in scene.deliveries()] == ["DeadLettered", "Completed"]
+
+
+def test_R19_mails_held_after_a_crash_are_all_settled_by_what_comes_in_later(scene: Scene, tmp_path: Path) -> None:
+    below, amount = f"mailto:held{scene.path[1:]}", 4
+    for number in range(amount):
+        to = f"held{scene.path[1:]}-{number}@example.com"
+        scene.database.publish("review.done", {}, key=f"review-{number}", to=Email(to, subject="Done", text="It is."))
+    scene.provider.control(late="60s", path=below)
+    with scene.victim() as victim:
+        until(lambda: scene.provider.totals(below).get("unanswered", 0) == amount, "all mails in flight")
+        victim.kill()
+    scene.end_leases()
+    scene.work(is_heir=True)
+    assert [row["reason"] for row in scene.database.rows("dead_letters")] == ["in_doubt"] * amount
+
+    tokens = [token for token, mail in scene.provider.messages().items() if mail["path"].startswith(below)]
+    with Admin.open(url_of(scene.database), operator="callbacks") as admin:
+        for token in tokens[:2]:
+            said = {"RecordType": "Delivery", "MessageID": f"id-{token}", "Metadata": {"sendonce": token}}
+            [evidence] = postmark({"X-Ours": "s"}, json.dumps(said).encode(), header=("X-Ours", "s"))
+            assert admin.evidence(evidence).effect == "settled"
+    log = tmp_path / "mail.csv"
+    log.write_text("token,outcome\n" + "".join(f"<{token}@example.com>,delivered\n" for token in tokens[2:]))
+    imported = scene.run("evidence", "import", str(log), "--source", "mail.log", "--json").json
+    again = scene.run("evidence", "import", str(log), "--source", "mail.log", "--json").json
+
+    assert (imported["effects"], imported["repeated"], again["repeated"]) == ({"settled": 2}, 0, 2)
+    assert {row["closed_as"] for row in scene.database.rows("dead_letters")} == {"attested"}
+    assert sorted(row["status"] for row in scene.deliveries()) == ["Completed"] * amount + ["DeadLettered"] * amount
+    assert scene.provider.totals(below)["accepted"] == amount
+    assert json.loads(scene.run("dead-letters", "list", "--json").out)["rows"] == []

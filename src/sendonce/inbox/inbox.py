@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from sendonce.domain.messages import MessageId, check_consumer, name_of, render_message_id
-from sendonce.inbox.receipts import Receipt, give_up, keep_results, receive, receive_many
+from sendonce.inbox.receipts import Receipt, give_up, keep_results, look, receive, receive_many
 from sendonce.sql.drivers import (
     AsyncConnection,
     AsyncRun,
@@ -68,6 +68,18 @@ class Inbox:
         """`once_many` on an async connection or session, as `async with`."""
         run = async_driver(connection, otherwise=_SAY_SYNC)
         return _AsyncOnce(connection, run, _many(consumer, message_ids), _all)
+
+    def seen(self, connection: SyncConnection, consumer: str, message_id: MessageId) -> Receipt | None:
+        """Return the receipt of a message that was handled, and is remembered; nothing is written."""
+        run = sync_driver(connection, otherwise="await inbox.aseen(…)")
+        with SchemaExpected():
+            return run(connection, partial(look, name_of(consumer, message_id)), reads=True)
+
+    async def aseen(self, connection: AsyncConnection, consumer: str, message_id: MessageId) -> Receipt | None:
+        """`seen` on an async connection or session."""
+        run = async_driver(connection, otherwise="inbox.seen(…)`, without the `a")
+        with SchemaExpected():
+            return await run(connection, partial(look, name_of(consumer, message_id)), reads=True)
 
     def handler(
         self, consumer: str

@@ -66,6 +66,16 @@ def receive(name: Name, database: Database) -> Statements[Receipt]:
     return receipt
 
 
+def look(name: Name, database: Database) -> Statements[Receipt | None]:
+    """Return the message's receipt, if it is there."""
+    receipt = Receipt(name)
+    rows = yield Statement(queries(database)["seen"], name._asdict())
+    if not rows:
+        return None
+    _seen(receipt, rows)
+    return receipt
+
+
 def receive_many(consumer: str, message_ids: Sequence[str], database: Database) -> Statements[list[Receipt]]:
     """The same for several messages, in their order; one that is there twice comes again the second time."""
     receipts = {each: Receipt(Name(consumer, each)) for each in sorted(message_ids)}

@@ -20,6 +20,11 @@ update sendonce_receipts
  where message_id = :message_id and consumer = :consumer
 returning message_id, (extract(epoch from received_at) * 1000000)::bigint, duplicates, result;
 
+-- name: seen
+select message_id, (extract(epoch from received_at) * 1000000)::bigint, coalesce(duplicates, 0), result
+  from sendonce_receipts
+ where message_id = :message_id and consumer = :consumer;
+
 -- name: see_many_again
 with seen as materialized (
   select message_id

@@ -19,6 +19,11 @@ update sendonce_receipts
  where message_id = :message_id and consumer = :consumer
 returning message_id, received_at, duplicates, result;
 
+-- name: seen
+select message_id, received_at, coalesce(duplicates, 0), result
+  from sendonce_receipts
+ where message_id = :message_id and consumer = :consumer;
+
 -- name: see_many_again
 update sendonce_receipts
    set seen_at = max(coalesce(seen_at, 0), :now), duplicates = coalesce(duplicates, 0) + 1
