@@ -38,8 +38,9 @@ async def subscribe(database: Database, receiver: AskedReceiver, *, ask: str | N
 
 
 def publish(database: Database) -> None:
+    drafts = [Draft("memo.created", {"memo": number}, key=f"memo-{number}", to=None) for number in range(AMOUNT)]
     with database.connection() as connection:
-        Outbox().publish_many(connection, [Draft("memo.created", {"memo": n}, key=f"memo-{n}") for n in range(AMOUNT)])
+        Outbox().publish_many(connection, drafts)
 
 
 @pytest.mark.parametrize(
