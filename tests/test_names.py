@@ -23,35 +23,35 @@ _NOUNS = """
     cancellation catalogue certificate certificates change channel channels chaos check claim claims class
     classifiers client clock cluster code codecs colours column columns command commands commit commits
     condition config connect connection connections consumer consumers content cookie copy correction count
-    counter counters counts crash credentials cursor daemon database databases dead deadline deadlock decision
-    default defaults deferral delay deliveries delivery demo demonstration deposit desk destination destinations
-    digest disk doctor domain doorbell dots doubt doubts drain driver duplicate duration durations email
-    encryption endpoint engine entry environment erase erasure errno error errors event events example examples
-    exchange exit expiry explain extra fact facts failure failures fault faults figures file filename filter
-    finding findings floods folder function functions gauge gauges generation generator github glance grants
-    handler hash header headers health heartbeat help hint histogram history hold host hosts html http hundred
-    id if import inbox incident index input instance interrupt ipv4 ipv6 isolation journal json kafka keeper key
-    keys kind labels leader lease leases ledger letter level limits line lines link list lists lock log look
-    loop loss machine mail mailbox mailboxes map memo message messages metric metrics migrate migration
-    migrations mime minute mistake mistakes model modules moments name names nats network networks notifications
-    nul null number numbers opentelemetry operation operations operator option options order outage outbox
-    outcome outcomes owner page pages pair park parser part parts pass password path pattern patterns pause
-    pauses payload payloads payment payments people person picture place plan plans point policies policy pooler
-    port post postgres postmark primary probe probes processes profile program programs progress provider
-    providers proxy prune psycopg psycopg2 publish published publisher publishers queries query queue queues
-    quota rabbitmq rate read reader readings readme readmes reads reason reasons receipt receipts receiver
-    receivers recipient reconcile reconciler redirect redis reference refund refunds refusal reload removal
-    renewal replay replication report request requests requeue requirement resend resolver response restart
-    restore result results resume retention retry rights role rollback rotation round row rows rule run
-    savepoint schema schemas scheme scope screen script search secret secrets seed selection send sender senders
-    sends sentence sentences server servers service serving session setting settings settle share shortage
-    shutdown side signature simulation sink slot slots smtp soak span spelling spread sqlalchemy sqlite standby
-    state statement statements status step stop stops store story stream streams stripe structure subject
-    subscription subscriptions success suite summary surface svix table tables tenant tenants terminal test
-    testing text texts thread threads threat threshold time timeout times token tokens topic trace tracing
-    transaction transfers trigger trouble turn tutorial type types url urls usage users values variable
-    variables verb verbs verify version visitor wait walk walks wallet way webhook webhooks wheel work worker
-    workers write writer csv evidence preview
+    counter counters counts crash credentials csv cursor daemon database databases dead deadline deadlock
+    decision default defaults deferral delay deliveries delivery demo demonstration deposit desk destination
+    destinations digest disk doctor domain doorbell dots doubt doubts drain driver duplicate duration durations
+    email encryption endpoint engine entry environment erase erasure errno error errors event events evidence
+    example examples exchange exit expiry explain extra fact facts failure failures fault faults figures file
+    filename filter finding findings floods folder function functions gauge gauges generation generator github
+    glance grants handler hash header headers health heartbeat help hint histogram history hold host hosts html
+    http hundred id if import inbox incident index input instance interrupt ipv4 ipv6 isolation journal json
+    kafka keeper key keys kind labels leader lease leases ledger letter level limits line lines link list lists
+    lock log look loop loss machine mail mailbox mailboxes map memo message messages metric metrics migrate
+    migration migrations mime minute mistake mistakes model modules moments name names nats network networks
+    notifications nul null number numbers opentelemetry operation operations operator option options order
+    outage outbox outcome outcomes owner page pages pair park parser part parts pass password path pattern
+    patterns pause pauses payload payloads payment payments people person picture place plan plans point
+    policies policy pooler port post postgres postmark preview primary probe probes processes profile program
+    programs progress provider providers proxy prune psycopg psycopg2 publish published publisher publishers
+    queries query queue queues quota rabbitmq rate read reader readings readme readmes reads reason reasons
+    receipt receipts receiver receivers recipient reconcile reconciler redirect redis reference refund refunds
+    refusal reload removal renewal replay replication report request requests requeue requirement resend
+    resolver response restart restore result results resume retention retry rights role rollback rotation round
+    row rows rule run savepoint schema schemas scheme scope screen script search secret secrets seed selection
+    send sender senders sends sentence sentences server servers service serving session setting settings settle
+    share shortage shutdown side signature simulation sink slot slots smtp soak source span spelling spread
+    sqlalchemy sqlite standby state statement statements status step stop stops store story stream streams
+    stripe structure subject subscription subscriptions success suite summary surface svix table tables tenant
+    tenants terminal test testing text texts thread threads threat threshold time timeout times token tokens
+    topic trace tracing transaction transfers trigger trouble turn tutorial type types url urls usage users
+    values variable variables verb verbs verify version visitor wait walk walks wallet way webhook webhooks
+    wheel work worker workers write writer
 """
 
 FORBIDDEN, NOUNS = set(_FORBIDDEN.split()), set(_NOUNS.split())

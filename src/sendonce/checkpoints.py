@@ -16,6 +16,14 @@ POINTS = (
 )
 # Those of `sendonce migrate`.
 MIGRATING = ("migrate.before_commit", "migrate.after_commit", "backfill.before_commit", "backfill.after_commit")
+# Those of `sendonce consume`.
+CONSUMING = (
+    "consumer.after_begin",
+    "consumer.before_handle",
+    "consumer.after_commit",
+    "consumer.before_acknowledge",
+    "consumer.after_acknowledge",
+)
 
 
 def _nothing(point: str) -> None:

@@ -156,6 +156,7 @@ class PostgresDatabase(Database):
         self.execute(
             "update sendonce_deliveries set put_off_since = put_off_since - ? where put_off_since is not null", by
         )
+        self.execute("update sendonce_messages set next_attempt_at = next_attempt_at - ?", by)
         self.execute("update sendonce_leases set expires_at = expires_at - ?", by)
         for column in ("opened_at", "probe_at", "updated_at"):
             self.execute(f"update sendonce_breakers set {column} = {column} - ?", by)

@@ -297,6 +297,50 @@ class PruningFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consuming:
+    """A consumer has begun, or has ended."""
+
+    consumer: str
+    mode: str
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """What a consumer has done in the last second or so."""
+
+    consumer: str
+    handled: int
+    duplicates: int
+    failed: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFailed:
+    """A handler has failed at a message, or nobody can handle it: tried again later, or given up."""
+
+    consumer: str
+    message: str
+    code: str
+    tries: int
+    is_dead: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceGone:
+    """A consumer has lost its broker, or cannot reach it."""
+
+    consumer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBack:
+    consumer: str
+
+
 Fact: TypeAlias = (
     Begun
     | ServingMetrics
@@ -327,5 +371,10 @@ Fact: TypeAlias = (
     | Stopping
     | Stopped
     | WorkerFailed
+    | Consuming
+    | Consumed
+    | MessageFailed
+    | SourceGone
+    | SourceBack
 )
 Emit: TypeAlias = Callable[[Fact], None]

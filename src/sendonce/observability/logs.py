@@ -18,6 +18,8 @@ from sendonce.observability.facts import (
     Begun,
     ChannelRaised,
     CommitsLost,
+    Consumed,
+    Consuming,
     DatabaseBack,
     DatabaseLost,
     Disabled,
@@ -27,6 +29,7 @@ from sendonce.observability.facts import (
     Incident,
     LeasesLost,
     LossOver,
+    MessageFailed,
     MetricsFailed,
     MoreIncidents,
     NotServed,
@@ -37,6 +40,8 @@ from sendonce.observability.facts import (
     ServerChanged,
     ServingMetrics,
     Settled,
+    SourceBack,
+    SourceGone,
     Stopped,
     Stopping,
     Tripped,
@@ -114,6 +119,8 @@ def worded(fact: Fact) -> tuple[int, str]:
                 f"{fact.looked_at} deliveries looked at, {fact.findings} findings, {fact.unanswered} without an answer"
             )
             return logging.WARNING if fact.findings else logging.INFO, f"audit of what is marked sent: {found}"
+        case Consuming() | Consumed() | MessageFailed() | SourceGone() | SourceBack():
+            return _of_a_consumer(fact)
         case WorkerFailed():
             return logging.ERROR, f"the worker has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
@@ -165,6 +172,25 @@ def _news(fact: Begun | ServingMetrics | DatabaseBack | Pruned | Stopping | Stop
             return f"stopping: {fact.in_flight} in flight, waiting up to {format_duration(fact.grace)}"
         case Stopped():
             return f"stopped: {fact.finished} finished, {fact.in_doubt} in doubt"
+        case _:
+            assert_never(fact)
+
+
+def _of_a_consumer(fact: Consuming | Consumed | MessageFailed | SourceGone | SourceBack) -> tuple[int, str]:
+    match fact:
+        case Consuming():
+            return logging.INFO, f"consumer {fact.consumer} has {'ended' if fact.is_over else f'begun ({fact.mode})'}"
+        case Consumed():
+            counts = (("handled", fact.handled), ("duplicates", fact.duplicates), ("failed", fact.failed))
+            parts = [f"{name}={count}" for name, count in (*counts, ("dead", fact.dead)) if count]
+            return logging.DEBUG, " ".join(["consumed", _named(consumer=fact.consumer), *parts])
+        case MessageFailed():
+            values = {each.name: getattr(fact, each.name) for each in fields(fact) if each.name != "is_dead"}
+            return logging.WARNING, f"message {'given up' if fact.is_dead else 'failed'}: {_named(**values)}"
+        case SourceGone():
+            return logging.WARNING, f"consumer {fact.consumer}: {fact.reason}; waiting and trying again"
+        case SourceBack():
+            return logging.INFO, f"consumer {fact.consumer}: its source is back"
         case _:
             assert_never(fact)
 

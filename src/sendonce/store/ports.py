@@ -31,6 +31,7 @@ from sendonce.store.records import (
 )
 from sendonce.store.secrets import Reseal
 from sendonce.store.subscriptions import Sealing
+from sendonce.store.tries import MessageStore
 from sendonce.store.upkeep import AuditStore, ErasureStore, RetentionStore
 from sendonce.store.verifying import VerifyStore
 
@@ -496,6 +497,7 @@ class Store(
     ReadStore,
     InboxStore,
     VerifyStore,
+    MessageStore,
     Protocol,
 ):
     """A whole database. Only the composition root and tests see it like this."""

@@ -28,6 +28,7 @@ from sendonce.store import secrets as secret_verbs
 from sendonce.store import status as status_verbs
 from sendonce.store import stops as stop_verbs
 from sendonce.store import subscriptions as subscription_verbs
+from sendonce.store import tries as try_verbs
 from sendonce.store import workers as worker_verbs
 from sendonce.store.leases import Decide, Settled
 from sendonce.store.records import LossRow
@@ -251,6 +252,13 @@ class Verbs(ABC):
     left_alone = reads(On.PEOPLE, reconciliation_verbs.left_alone)
     first_delivery_since = reads(On.PEOPLE, reconciliation_verbs.first_delivery_since)
     completed_after = reads(On.PEOPLE, reconciliation_verbs.completed_after)
+
+    begin_message = acts(On.CLAIMS, try_verbs.begin_message)
+    due_messages = acts(On.CLAIMS, try_verbs.due_messages)
+    fail_message = acts(On.RESULTS, try_verbs.fail_message)
+    complete_message = acts(On.RESULTS, try_verbs.complete_message)
+    hold_messages = asks(On.LEASES, try_verbs.hold_messages)
+    return_messages = acts(On.RESULTS, try_verbs.return_messages)
 
     verify_facts = sees(On.PEOPLE, verifying.verify_facts)
     inspect = sees(On.PEOPLE, verifying.inspect)

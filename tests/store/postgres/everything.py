@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -22,6 +23,7 @@ from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
 from sendonce.store.filters import Filter
 from sendonce.store.postgres.doctor import examine
 from sendonce.store.postgres.store import PostgresStore
+from sendonce.store.tries import Arrived, Content, Failure
 from sendonce.store.upkeep import Person, Stage
 from sendonce.store.verifying import Times, Walk
 from tests.given import HOLD, POLICY, WORKER, decided, expire, given_lease, result, settle_with
@@ -60,6 +62,7 @@ async def do_everything(url: str) -> None:
         await correct(store)
         await by_filter(store)
         await reconcile(store)
+        await consume(store)
         await alert(store)
         await look(store)
         await inspect(store)
@@ -189,6 +192,24 @@ async def reconcile(store: PostgresStore) -> None:
     await store.name_instance("production", operator="ada", reason=None)
     await store.name_instance(None, operator="ada", reason=None)
     await store.completed_after(await store.first_delivery_since(since), since=since, limit=100)
+
+
+async def consume(store: PostgresStore) -> None:
+    """A message that was given again, one that has failed, and those that are due again."""
+    again = Arrived(consumer="wallet", id="again", position="nats:payments:1", source="nats:main/payments")
+    begun = await store.begin_message(again, most_lost=3, worker="w:1")
+    begun = await store.begin_message(again, most_lost=3, worker="w:1")
+    assert begun.row_id is not None
+    await store.hold_messages([begun.row_id], HOLD)
+    await store.return_messages([begun.row_id])
+    await store.begin_message(again, most_lost=3, worker="w:1")
+    await store.complete_message(begun.row_id)
+    await store.begin_message(again, most_lost=3, worker="w:1")
+    content, failure = Content(body=b"{}", headers={}), Failure("ValueError", "x", again_in=timedelta(0))
+    await store.fail_message(replace(again, id="fails"), None, content, failure, worker="w:1")
+    due = await store.due_messages("wallet", 200, hold=HOLD, worker="w:1")
+    [waiting] = [each for each in due if each.arrived.id == "fails"]
+    await store.fail_message(waiting.arrived, waiting.row_id, content, failure, worker="w:1")
 
 
 async def prune(store: PostgresStore) -> None:

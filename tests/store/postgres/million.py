@@ -105,6 +105,14 @@ insert into sendonce_counters (name, amount) select 'completed', 1 from generate
 insert into sendonce_findings (delivery_id, attempt, kind) select n, 1, 'late_result' from generate_series(1, 1000) n;
 insert into sendonce_contents (event_id, destination_hash, content)
 select n, encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid, '{}' from generate_series(1, 20000) n;
+insert into sendonce_receipts (consumer, message_id, handled_at)
+select 'wallet', 'm-' || n, now() from generate_series(1, 20000) n;
+insert into sendonce_messages (consumer, message_id, source, status, begun, finished, next_attempt_at, ended_at, body)
+select 'wallet', 'm-' || n, 'nats:main/payments', case when n > 19900 then 'PendingRetry' else 'Completed' end, 2, 1,
+       case when n > 19900 then now() end, case when n <= 19900 then now() end, '{}'
+  from generate_series(1, 20000) n;
+insert into sendonce_tries (message, number, finished_at, outcome)
+select n, 1, now(), 'Failed' from generate_series(1, 20000) n;
 insert into sendonce_corrections (delivery_id, replaces, operation_id)
 select 10000000 + n, 20000000 + n, n from generate_series(1, 20000) n;
 

@@ -195,12 +195,25 @@ EXPECTED = {
     "waiting_dead_letter_window": set(),  # by its own index, or by that of all open ones
     "given_up": {"dead_letters_pkey", "deliveries_pkey", "events_pkey"},
     "last_of_step": {"deliveries_pkey"},
+    "has_receipt": {"receipts_pkey"},
+    "newest_message": {"messages_consumer_message_id_generation_key"},
+    "due_messages": {"messages_due", "messages_pkey"},
+    "see_message": {"messages_pkey"},
+    "begin_message_again": {"messages_pkey"},
+    "fail_message": {"messages_pkey"},
+    "complete_message": {"messages_pkey"},
+    "hold_messages": {"messages_pkey"},
+    "return_messages": {"messages_pkey"},
+    "end_try": {"tries_pkey"},
+    "lose_tries": {"tries_pkey"},
 }
 # These touch small tables only, or do not read at all.
 SMALL = {
     "add_cancelled",
     "add_unserved",
     "count",
+    "insert_message",
+    "begin_try",
     "add_correction",
     "take_audit",
     "keep_audit",

@@ -1,0 +1,173 @@
+"""Which functions handle what comes from where. Users add theirs with a decorator."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from sendonce.consumer.incoming import LARGEST_BODY, Taken
+from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
+from sendonce.errors import ConfigError
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+SCHEMES = ("amqp", "kafka", "nats", "redis")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_ADDRESS = re.compile(r"([a-z]+):([^/\s]+)/(\S+)")
+
+
+class Mode(StrEnum):
+    """What becomes of a message whose handler raises."""
+
+    ONCE = "once"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """One handler of one source.
+
+    `retry`: what fails comes again from our own tables by the policy, then it is a dead letter. `once`: what fails is
+    a dead letter at once. `prefetch` messages are in hand at most, `concurrency` of them are handled at once. After
+    `most_lost` tries that nobody finished, a message is poison. `begin` gives the application's own transactions,
+    else they are on the consumer's database; `id_of`, the id where it is not where the broker has it.
+    """
+
+    name: str
+    source: str
+    handler: Callable[..., Any] = field(repr=False)
+    mode: Mode = Mode.RETRY
+    prefetch: int = 64
+    concurrency: int = 8
+    most_lost: int = 3
+    largest_body: int = LARGEST_BODY
+    policy: Policy = DEFAULT_POLICY
+    begin: Callable[[], Any] | None = field(default=None, repr=False)
+    id_of: Callable[[Taken], str | None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise ConfigError(f"a consumer's name has up to 100 letters, digits, - and _; {self.name[:120]!r} is none")
+        found = _ADDRESS.fullmatch(self.source)
+        if found is None or found[1] not in SCHEMES:
+            raise ConfigError(
+                f"consumer {self.name}: the source must be like nats:PROFILE/STREAM, amqp:PROFILE/QUEUE,"
+                f" kafka:PROFILE/TOPIC or redis:PROFILE/STREAM, not {self.source[:120]!r}"
+            )
+        for what, value, least, most in (
+            ("prefetch", self.prefetch, 1, 10_000),
+            ("concurrency", self.concurrency, 1, 1_000),
+            ("most_lost", self.most_lost, 1, 100),
+            ("largest_body", self.largest_body, 1, 100_000_000),
+        ):
+            if type(value) is not int or not least <= value <= most:
+                raise ConfigError(f"consumer {self.name}: {what} must be from {least} to {most}, not {value!r}")
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.handler)
+
+    @property
+    def scheme(self) -> str:
+        return self.source.partition(":")[0]
+
+    @property
+    def profile(self) -> str:
+        """The name in [nats.NAME] and the like."""
+        return self.source.partition(":")[2].partition("/")[0]
+
+    @property
+    def path(self) -> str:
+        """The stream, queue or topic."""
+        return self.source.partition("/")[2]
+
+    def override(self, settings: Mapping[str, Any]) -> "Consumer":
+        """Return this one as the settings say; ConfigError for one that cannot be."""
+        given = dict(settings)
+        policy = override(self.policy, given.pop("policy", None) or {})
+        if "mode" in given:
+            given["mode"] = _mode(self.name, given["mode"])
+        return replace(self, policy=policy, **given)
+
+
+class Consumers:
+    """The consumers of one process, by name.
+
+    >>> consumers = Consumers()
+    >>> @consumers.consumer("wallet", "nats:main/payments", mode="retry")
+    ... async def deduct(connection, message):
+    ...     ...
+    """
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, Consumer] = {}
+
+    def consumer(
+        self,
+        name: str,
+        source: str,
+        *,
+        mode: Mode | str = Mode.RETRY,
+        prefetch: int = 64,
+        concurrency: int = 8,
+        most_lost: int = 3,
+        largest_body: int = LARGEST_BODY,
+        begin: Callable[[], Any] | None = None,
+        id_of: Callable[[Taken], str | None] | None = None,
+        **policy: object,
+    ) -> Callable[[Handler], Handler]:
+        """Register a function that is called as handler(connection, message), async or not.
+
+        What it does on that connection commits with the message's receipt: once, however often the message comes.
+        """
+
+        def register(handler: Handler) -> Handler:
+            _check(name, handler)
+            if name in self._consumers:
+                raise ConfigError(f"there are two consumers named {name}; a name is what receipts are known by")
+            self._consumers[name] = Consumer(
+                name=name,
+                source=source,
+                handler=handler,
+                mode=_mode(name, mode),
+                prefetch=prefetch,
+                concurrency=concurrency,
+                most_lost=most_lost,
+                largest_body=largest_body,
+                policy=override(DEFAULT_POLICY, policy),
+                begin=begin,
+                id_of=id_of,
+            )
+            return handler
+
+        return register
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self._consumers.values())
+
+    def named(self, names: Iterable[str] = ()) -> list[Consumer]:
+        """Return those with these names, or all of them; ConfigError for a name that nobody has."""
+        wanted = list(names) or list(self._consumers)
+        for name in wanted:
+            if name not in self._consumers:
+                there = ", ".join(sorted(self._consumers)) or "none"
+                raise ConfigError(f"there is no consumer {name}; there are: {there}")
+        return [self._consumers[name] for name in wanted]
+
+
+def _mode(name: str, mode: object) -> Mode:
+    try:
+        return Mode(str(mode))
+    except ValueError:
+        raise ConfigError(f"consumer {name}: mode is once or retry, not {mode!r}") from None
+
+
+def _check(name: str, handler: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(handler).bind(None, None)
+    except TypeError:
+        raise ConfigError(
+            f"consumer {name}: a handler is called as handler(connection, message), and"
+            f" {getattr(handler, '__qualname__', handler)} cannot be"
+        ) from None
