@@ -10,7 +10,7 @@ import psycopg
 from benchmarks.floors import payload_of
 from sendonce import Draft, Outbox, __version__
 from sendonce.channels import Channels, Delivered, Message, Outcome
-from sendonce.compose import open_doorbell, open_store
+from sendonce.compose import open_notifier, open_store
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.daemon import Parts, run
 
@@ -38,7 +38,7 @@ def parts(url: str, channels: Channels, *, slots: int, until_idle: bool, notify:
         config=WorkerConfig(concurrency=slots, until_idle=until_idle, poll=timedelta(seconds=1)),
         emit=lambda fact: None,
         version=__version__,
-        doorbell=open_doorbell(url) if notify else None,
+        notifier=open_notifier(url) if notify else None,
     )
 
 

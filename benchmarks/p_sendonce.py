@@ -15,7 +15,7 @@ from common import DSN, Progress, argv, now, out, paced, payload  # type: ignore
 
 from sendonce import Draft, Outbox, __version__
 from sendonce.channels import Channels, Delivered, Message, Outcome
-from sendonce.compose import migrate, open_doorbell, open_store
+from sendonce.compose import migrate, open_notifier, open_store
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.daemon import Parts, run
 
@@ -70,7 +70,7 @@ async def work(progress: Progress) -> None:
             config=WorkerConfig(concurrency=SLOTS, poll=timedelta(seconds=1), grace=timedelta(seconds=5)),
             emit=lambda fact: None,
             version=__version__,
-            doorbell=open_doorbell(DSN) if NOTIFY else None,
+            notifier=open_notifier(DSN) if NOTIFY else None,
         )
     )
     progress.flush()

@@ -145,9 +145,9 @@ def test_notifications_are_listened_for_where_the_settings_say(
 ) -> None:
     """Through a pooler no announcement comes, and nobody would notice: the worker polls."""
     listening: list[str] = []
-    monkeypatch.setattr(embedded, "open_doorbell", listening.append)
+    monkeypatch.setattr(embedded, "open_notifier", listening.append)
 
-    embedded.doorbell_of(load(None, {"SENDONCE_DATABASE": "postgresql://app@pooler/shop", **settings}))
+    embedded.notifier_of(load(None, {"SENDONCE_DATABASE": "postgresql://app@pooler/shop", **settings}))
 
     assert listening == addresses
 

@@ -59,7 +59,7 @@ async def open_store(url: str, *, writes: bool = False) -> "Store":
     return await PostgresStore.connect(url, writes=writes)
 
 
-def open_doorbell(url: str) -> "Notifier":
+def open_notifier(url: str) -> "Notifier":
     """What waits for publishers' announcements; ConfigError on a database that has none."""
     url = check_url(url)
     if is_sqlite(url):

@@ -13,7 +13,7 @@ from sendonce import __version__
 from sendonce.admin import audit
 from sendonce.admin.session import on_own_thread
 from sendonce.channels.registry import Channels
-from sendonce.compose import check_url, open_doorbell, open_store
+from sendonce.compose import check_url, open_notifier, open_store
 from sendonce.config.channels import channels_of
 from sendonce.config.load import Settings, find, load
 from sendonce.engine import daemon
@@ -100,7 +100,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         emit=logs.writer(settings.log),
         version=__version__,
         policy=settings.policy,
-        doorbell=doorbell_of(settings),
+        notifier=notifier_of(settings),
         sealer=settings.sealer,
         alerts=settings.alerts,
         retention=settings.retention,
@@ -113,12 +113,12 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
 
 def _walk(
     channels: Channels, store: Store, policies: Policies, namespace: str, keyring: CredentialsCache
-) -> Callable[[datetime], AsyncIterator[audit.Report]]:
+) -> Callable[[datetime], AsyncIterator[audit.AuditReport]]:
     """What checks what is marked sent, with what a worker has."""
     means = audit.Means(channels=channels, namespace=namespace, policy_at=policies.at, credentials_of=keyring.of)
     return lambda since: audit.audit(store, means, since=since)
 
 
-def doorbell_of(settings: Settings) -> Notifier | None:
+def notifier_of(settings: Settings) -> Notifier | None:
     """What waits for publishers' announcements, where that is wanted."""
-    return open_doorbell(settings.listen_database or settings.database) if settings.notify else None
+    return open_notifier(settings.listen_database or settings.database) if settings.notify else None

@@ -12,7 +12,7 @@ import pytest_asyncio
 import sendonce
 from sendonce import Admin, Email, NotAllowed, NotFound, Outbox, TenantAdmin
 from sendonce.admin.explain.sentences import tell
-from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.explain.snapshot import Snapshot
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Deferred, Delivered, Outcome, Refused, Unknown
 from sendonce.errors import BadDestination, BadEvent, ConfigError
@@ -342,7 +342,9 @@ async def test_tenant_is_told_nothing_about_others_or_about_who_runs_the_service
 
 async def test_tenant_is_not_told_how_many_others_wait(database: Database, store: Store, admin: Admin) -> None:
     delivery = replace(await admin.adelivery(await given(database, store)), next_attempt_at=None, parked_on="place:a")
-    known = Known(now=database.now(), delivery=delivery, token="", address="a", room=Room(name="place:a", waiting=42))
+    known = Snapshot(
+        now=database.now(), delivery=delivery, token="", address="a", room=Room(name="place:a", waiting=42)
+    )
 
     assert "it waits with 41 others for a" in tell(known).whereabouts[-1]
     assert "it waits for a" in tell(known.for_tenant()).whereabouts[-1]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from sendonce.channels.http.client import Answer, Answered, Forbidden, HttpClient
+from sendonce.channels.http.client import Answered, Forbidden, HttpAnswer, HttpClient
 from sendonce.channels.http.endpoint import AskingEndpoint, HttpProfile
 from sendonce.channels.http.guard import Guard
 from sendonce.domain.outcomes import NoAnswer
@@ -62,7 +62,7 @@ async def test_name_that_turns_inside_is_refused_from_then_on(names: NameServer,
     async with street(names) as here:
         answers = [await here.post() for _ in range(3)]
 
-    assert [type(each) for each in answers] == [Answer, Forbidden, Forbidden]
+    assert [type(each) for each in answers] == [HttpAnswer, Forbidden, Forbidden]
     assert names.asked == [NAME] * 3
     assert (dialled, len(here.outside.requests), here.inside.connections) == ([OUTSIDE], 1, 0)
 
@@ -75,7 +75,7 @@ async def test_name_that_turns_inside_while_it_is_remembered_is_dialled_where_it
     async with street(names) as here:
         answers = [await here.post() for _ in range(3)]
 
-    assert [type(each) for each in answers] == [Answer] * 3
+    assert [type(each) for each in answers] == [HttpAnswer] * 3
     assert names.asked == [NAME]
     assert (set(dialled), here.inside.connections) == ({OUTSIDE}, 0)
 
@@ -88,7 +88,7 @@ async def test_addresses_that_are_closed_are_skipped_among_several(
     async with street(names) as here:
         answers = [await here.post() for _ in range(4)]
 
-    assert [type(each) for each in answers] == [Answer] * 4
+    assert [type(each) for each in answers] == [HttpAnswer] * 4
     assert (dialled, here.inside.connections) == ([OUTSIDE] * 4, 0)
 
 
@@ -101,7 +101,7 @@ async def test_address_that_is_closed_is_no_fallback_for_an_open_one(names: Name
         answered = await here.client.request("POST", f"http://{NAME}:{port}/", body=b"", headers={}, timeout=30)
         server.close()
 
-    assert not isinstance(answered, Answer)
+    assert not isinstance(answered, HttpAnswer)
     assert (dialled, inner.connections) == ([OUTSIDE], 0)
 
 
@@ -136,5 +136,5 @@ async def test_redirect_is_not_followed(names: NameServer, dialled: list[str], s
         here.outside.answer = b"HTTP/1.1 %d Moved\r\n%b\r\nContent-Length: 0\r\n\r\n" % (status, elsewhere)
         answered = await here.post()
 
-    assert isinstance(answered, Answer)
+    assert isinstance(answered, HttpAnswer)
     assert (answered.status, dialled, here.inside.connections) == (status, [OUTSIDE], 0)

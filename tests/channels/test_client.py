@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from sendonce.channels.http.answers import outcome_of
-from sendonce.channels.http.client import Answer, HttpClient, Lost, NotSent, Ours
+from sendonce.channels.http.client import HttpAnswer, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.http.guard import Guard
 from sendonce.domain.outcomes import Deferred, Fault, Outcome, fault_of
 from tests.channels.mail_servers import channel_to, mail_message
@@ -54,7 +54,7 @@ class TestConnectionsKeptOpen:
         async with raw_server(seen.connected) as port:
             answers = [await post(client, port) for _ in range(5)]
 
-        assert all(isinstance(answer, Answer) and answer.text == "ok" for answer in answers)
+        assert all(isinstance(answer, HttpAnswer) and answer.text == "ok" for answer in answers)
         assert seen.connections == 1
 
     async def test_post_on_a_connection_that_breaks_is_not_sent_again(self, client: HttpClient) -> None:
@@ -70,7 +70,7 @@ class TestConnectionsKeptOpen:
         async with raw_server(connected) as port:
             first, second = await post(client, port), await post(client, port)
 
-        assert isinstance(first, Answer)
+        assert isinstance(first, HttpAnswer)
         assert second == Lost("connection_lost", "the connection broke before an answer came")
         assert len(requests) == 2
 
@@ -89,7 +89,7 @@ class TestConnectionsKeptOpen:
                 writer.write(OK)
 
         async with raw_server(connected) as port:
-            assert isinstance(await post(client, port), Answer)
+            assert isinstance(await post(client, port), HttpAnswer)
             reset(writers[0])
             await asyncio.sleep(0)  # their loop's turn, which sends the RST; ours looks at its sockets only afterwards
             answered = await post(client, port, body=body)
@@ -120,10 +120,10 @@ class TestTimeouts:
 
         async with raw_server(drip) as port:
             answered = await running_out(
-                lambda s: post(client, port, timeout=s), lambda said: isinstance(said, Answer) and said.text != ""
+                lambda s: post(client, port, timeout=s), lambda said: isinstance(said, HttpAnswer) and said.text != ""
             )
 
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, HttpAnswer)
         assert (answered.status, answered.text) == (500, "slow")
 
     async def test_body_too_large_to_write_at_once_that_nobody_reads_is_lost(self, client: HttpClient) -> None:
@@ -155,8 +155,8 @@ class TestAnswers:
         async with raw_server(in_parts) as port:
             short, long = await post(client, port), await post(client, port, cap=5000)
 
-        assert isinstance(short, Answer)
-        assert isinstance(long, Answer)
+        assert isinstance(short, HttpAnswer)
+        assert isinstance(long, HttpAnswer)
         assert (len(short.text), len(long.text)) == (2000, 3000)
 
     async def test_answer_that_comes_before_the_body_is_written_counts(self, client: HttpClient) -> None:
@@ -169,7 +169,7 @@ class TestAnswers:
         async with raw_server(too_large) as port:
             answered = await post(client, port, body=b"x" * 30_000_000)
 
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, HttpAnswer)
         assert answered.status == 413
 
     async def test_response_that_is_compressed_is_not_unpacked(self, client: HttpClient) -> None:
@@ -177,7 +177,7 @@ class TestAnswers:
         async with raw_server(seen.connected) as port:
             answered = await post(client, port)
 
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, HttpAnswer)
         assert answered.text == "bomb"
 
     async def test_cookie_is_not_carried_to_the_next_request(self, client: HttpClient) -> None:
@@ -228,7 +228,7 @@ async def test_client_may_be_closed_twice_or_unopened() -> None:
         await post(client, port)
         await client.close()
         await client.close()
-        assert isinstance(await post(client, port), Answer)
+        assert isinstance(await post(client, port), HttpAnswer)
     await client.close()
     gc.collect()
 

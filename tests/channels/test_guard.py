@@ -8,7 +8,7 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendonce.channels.http.client import Answer, Forbidden, HttpClient
+from sendonce.channels.http.client import Forbidden, HttpAnswer, HttpClient
 from sendonce.channels.http.dial import Names, Resolver
 from sendonce.channels.http.guard import ForbiddenAddress, ForbiddenName, Guard, is_a_number
 from sendonce.errors import ConfigError
@@ -173,7 +173,7 @@ class TestDialling:
         async with raw_server(seen.connected) as port:
             answered = await closed.request("POST", f"http://{host}:{port}/", body=b"{}", headers={}, timeout=30)
 
-        assert not isinstance(answered, Answer)
+        assert not isinstance(answered, HttpAnswer)
         assert seen.connections == 0
 
     @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "127.1"])
@@ -210,7 +210,7 @@ class TestDialling:
                 answered = await client.request("POST", f"http://{HOST}:{port}/", body=b"{}", headers={}, timeout=30)
         await client.close()
 
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, HttpAnswer)
         assert answered.status == int(status[:3])
         assert inner.connections == 0
 

@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from sendonce.channels.email.smtp_session import Step, meaning
+from sendonce.channels.email.smtp_session import SmtpStep, meaning
 from sendonce.channels.protocol import lack_of
 from sendonce.domain import headers
 from sendonce.domain.outcomes import Deferred, Failed, Refused
 
-STEPS = [Step.MAIL, Step.RCPT, Step.DATA, Step.FINAL]
+STEPS = [SmtpStep.MAIL, SmtpStep.RCPT, SmtpStep.DATA, SmtpStep.FINAL]
 LOG_IN = [530, 534, 535, 538]
 NOT_UNDERSTOOD = [500, 502, 503]
 OUR_OWN = {"5.7.8": "our_credentials", "5.7.9": "our_credentials", "5.7.60": "our_account", "5.4.5": "our_account"}
@@ -22,7 +22,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("code", LOG_IN)
-def test_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, code: int) -> None:
+def test_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: SmtpStep, code: int) -> None:
     outcome = meaning(step, code, "no")
 
     assert isinstance(outcome, Deferred)
@@ -31,7 +31,7 @@ def test_mail_server_that_wants_us_to_log_in_refuses_nobodys_mail(step: Step, co
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("code", NOT_UNDERSTOOD)
-def test_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: Step, code: int) -> None:
+def test_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: SmtpStep, code: int) -> None:
     outcome = meaning(step, code, "no")
 
     assert isinstance(outcome, Deferred)
@@ -40,7 +40,7 @@ def test_mail_server_that_does_not_understand_us_refuses_nobodys_mail(step: Step
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("enhanced", OUR_OWN)
-def test_smtp_code_about_us_is_not_about_the_recipient(step: Step, enhanced: str) -> None:
+def test_smtp_code_about_us_is_not_about_the_recipient(step: SmtpStep, enhanced: str) -> None:
     outcome = meaning(step, 550, f"{enhanced} no")
 
     assert isinstance(outcome, Deferred)
@@ -48,14 +48,14 @@ def test_smtp_code_about_us_is_not_about_the_recipient(step: Step, enhanced: str
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_smtp_code_for_too_large_is_refused_at_every_step(step: Step) -> None:
+def test_smtp_code_for_too_large_is_refused_at_every_step(step: SmtpStep) -> None:
     assert isinstance(meaning(step, 552, "too large"), Refused)
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("code", "kind"), [(400, Failed), (499, Failed), (554, Refused)])
-def test_smtp_code_below_500_may_be_retried(step: Step, code: int, kind: type) -> None:
-    if step is not Step.MAIL or code < 500:
+def test_smtp_code_below_500_may_be_retried(step: SmtpStep, code: int, kind: type) -> None:
+    if step is not SmtpStep.MAIL or code < 500:
         assert isinstance(meaning(step, code, "no"), kind)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sendonce.devtools.demo.processes import NOTHING
-from sendonce.devtools.demo.screen import Span, Step, draw, render
+from sendonce.devtools.demo.screen import Span, StoryStep, draw, render
 from tests.demo.values import a_view, marked, unpainted
 
 
@@ -36,7 +36,7 @@ def test_receiver_that_is_down_is_said_to_be() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(63, 20), (79, 23), (119, 39), (200, 60)])
 def test_picture_fits_the_terminal(width: int, height: int) -> None:
-    story = tuple(Step(number, "something long happens " * 5) for number in range(30))
+    story = tuple(StoryStep(number, "something long happens " * 5) for number in range(30))
 
     picture = _picture(width, height, story=story)
 
@@ -45,7 +45,7 @@ def test_picture_fits_the_terminal(width: int, height: int) -> None:
 
 
 def test_story_shows_its_newest_lines_always() -> None:
-    story = tuple(Step(number, f"step {number}") for number in range(30))
+    story = tuple(StoryStep(number, f"step {number}") for number in range(30))
 
     picture = _picture(story=story)
 

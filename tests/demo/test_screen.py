@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from sendonce.devtools.demo import screen as screens
-from sendonce.devtools.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, Step, paint, screen
+from sendonce.devtools.demo.screen import HIDE_CURSOR, SHOW_CURSOR, LiveScreen, PlainScreen, StoryStep, paint, screen
 from tests.demo.values import a_view
 
 
@@ -29,7 +29,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_screen_without_a_terminal_prints_one_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     with screen() as shown:
-        shown.tell(Step(1.25, "the receiver is down"))
+        shown.tell(StoryStep(1.25, "the receiver is down"))
         shown.show(a_view())
 
     assert isinstance(shown, PlainScreen)
@@ -71,7 +71,7 @@ def test_screen_starts_anew_after_a_change_of_size(terminal: Terminal, monkeypat
 
 def test_story_stays_on_the_screen_at_the_end(terminal: Terminal) -> None:
     with screen() as shown:
-        shown.tell(Step(0.0, "the receiver is down"))
+        shown.tell(StoryStep(0.0, "the receiver is down"))
         shown.show(a_view())
 
     assert terminal.getvalue().split("\x1b[J")[-1] == f"  0.0 s  the receiver is down\n{SHOW_CURSOR}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sendonce.devtools.demo.accounts import Accounts, Counts, Killed, tally
 from sendonce.devtools.demo.observer import Fate, Progress
-from sendonce.devtools.demo.screen import Step, View
+from sendonce.devtools.demo.screen import StoryStep, View
 from sendonce.devtools.demo.shop import ORDERS, REFUSED, ROLLED_BACK, Naive, Side
 from sendonce.domain.deliveries import DeliveryState
 
@@ -65,7 +65,7 @@ def a_view(**changed: Any) -> View:
             DeliveryState.COMPLETED: 13,
         }
     )
-    story = (Step(0.0, "the receiver is down"), Step(6.5, "worker 1 killed (SIGKILL): 12 requests in flight"))
+    story = (StoryStep(0.0, "the receiver is down"), StoryStep(6.5, "worker 1 killed (SIGKILL): 12 requests in flight"))
     made = View(
         seconds=7.2,
         committed=41,

@@ -110,7 +110,7 @@ def once(gate: asyncio.Event, outcome: Outcome) -> Callable[[], Awaitable[Outcom
 
 
 class Silent:
-    """A doorbell that nobody rings: who waits for it rests until told to stop."""
+    """A notifier that nobody rings: who waits for it rests until told to stop."""
 
     def __init__(self) -> None:
         self.is_waited_for = False
@@ -143,7 +143,7 @@ class Working:
 
     worker: Worker
     running: asyncio.Task[Stopped]
-    book: HeldLeases
+    held_leases: HeldLeases
     facts: list[Fact] = field(default_factory=list)
 
     async def stopped(self) -> Stopped:
@@ -162,7 +162,7 @@ class Working:
 
 @asynccontextmanager
 async def working(
-    store: Store, channels: Channels, *, policy: Policy = QUICK, doorbell: Notifier | None = None,
+    store: Store, channels: Channels, *, policy: Policy = QUICK, notifier: Notifier | None = None,
     memory: Memory | None = None, **config: Any,
 ) -> AsyncIterator[Working]:  # fmt: skip
     """A worker with its keeper on this store, told to stop at the end."""
@@ -172,7 +172,7 @@ async def working(
     worker_id = await store.register("here", "1", settings.concurrency, serves=channels.names)
     engine = build_engine(
         store, channels, policies, settings,
-        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, doorbell=doorbell, memory=memory,
+        worker_id=worker_id, namespace=await store.namespace(), emit=facts.append, notifier=notifier, memory=memory,
         name="here",
     )  # fmt: skip
     worker, keeper = engine.worker, engine.keeper_on(store)
@@ -180,7 +180,7 @@ async def working(
     keeping = asyncio.create_task(keeper.run(over))
     running = asyncio.create_task(worker.run())
     try:
-        yield Working(worker, running, engine.book, facts)
+        yield Working(worker, running, engine.held_leases, facts)
     finally:
         worker.stop()
         await asyncio.wait([running], timeout=50)

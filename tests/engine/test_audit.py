@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from sendonce.admin import audit as operations_audit
-from sendonce.admin.audit import Check, Means, Repair, Report, audit
+from sendonce.admin.audit import AuditReport, Check, Means, Repair, audit
 from sendonce.channels.protocol import Message
 from sendonce.channels.registry import Channels
 from sendonce.domain.deliveries import DeliveryState
@@ -41,9 +41,9 @@ async def audited(
     policy: Policy = AT_ONCE,
     destination: str | None = None,
     repair: Repair | None = None,
-) -> Report:
+) -> AuditReport:
     means = Means(channels=channels, namespace="here", policy_at=Policies(policy, channels.settings()).at)
-    report = Report()
+    report = AuditReport()
     since = database.now() - timedelta(days=2)
     async for report in audit(store, means, since=since, destination=destination, repair=repair):
         assert report.looked_at

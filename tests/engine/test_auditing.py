@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.admin.audit import Means, Report, audit
+from sendonce.admin.audit import AuditReport, Means, audit
 from sendonce.channels.registry import Channels
 from sendonce.config.load import load
 from sendonce.domain.outcomes import Delivered, Found, NotThere
@@ -108,11 +108,11 @@ async def test_audit_stops_when_its_turn_is_lost(store: Store) -> None:
     facts: list[Fact] = []
     steps: list[int] = []
 
-    async def walk(since: datetime) -> AsyncIterator[Report]:
+    async def walk(since: datetime) -> AsyncIterator[AuditReport]:
         for step in range(3):
             steps.append(step)
             await store.end_audit(Turn(1, HOLD), wait=DAY)
-            yield Report(looked_at=step)
+            yield AuditReport(looked_at=step)
 
     await Auditing(store, DAILY, walk, facts.append, worker_id=1).look()
 

@@ -25,21 +25,21 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-async def waited(patience: Backoff, times: int, error: StoreBusy) -> None:
+async def waited(backoff: Backoff, times: int, error: StoreBusy) -> None:
     stop = asyncio.Event()
     stop.set()
     for _ in range(times):
-        await patience.wait(error, stop)
+        await backoff.wait(error, stop)
 
 
 async def test_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_the_first(
     pauses: list[float],
 ) -> None:
-    patience = Backoff("claims", lambda _: None)
+    backoff = Backoff("claims", lambda _: None)
 
-    await waited(patience, 7, StoreBusy("away"))
-    patience.calm()
-    await waited(patience, 2, StoreBusy("away"))
+    await waited(backoff, 7, StoreBusy("away"))
+    backoff.calm()
+    await waited(backoff, 2, StoreBusy("away"))
 
     assert pauses == [*(min(FIRST_SECONDS * 2**n, LONGEST_SECONDS) for n in range(7)), FIRST_SECONDS, FIRST_SECONDS * 2]
     assert pauses[6] == LONGEST_SECONDS
@@ -48,16 +48,16 @@ async def test_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_
 @pytest.mark.usefixtures("pauses")
 async def test_outage_is_told_once_and_once_more_where_the_server_only_reads() -> None:
     facts: list[Fact] = []
-    patience = Backoff("claims", facts.append)
+    backoff = Backoff("claims", facts.append)
 
     for _ in range(2):
-        await waited(patience, 3, StoreBusy("away"))
-        await waited(patience, 3, ServerReadOnly("it only reads"))
-        assert patience.is_needed
-        patience.calm()
-        patience.calm()
+        await waited(backoff, 3, StoreBusy("away"))
+        await waited(backoff, 3, ServerReadOnly("it only reads"))
+        assert backoff.is_needed
+        backoff.calm()
+        backoff.calm()
 
     told = [DatabaseLost(part="claims", reason=reason) for reason in ("away", "it only reads")]
     assert [fact for fact in facts if isinstance(fact, DatabaseLost)] == told * 2
     assert [type(fact) for fact in facts] == [DatabaseLost, DatabaseLost, DatabaseBack] * 2
-    assert not patience.is_needed
+    assert not backoff.is_needed

@@ -1,4 +1,4 @@
-"""A worker's settings are checked before anything starts, and patience says things once."""
+"""A worker's settings are checked before anything starts, and backoff says things once."""
 
 import asyncio
 from datetime import timedelta
@@ -37,28 +37,28 @@ def test_longest_send_is_below_the_lease() -> None:
 
 async def test_backoff_says_once_that_it_waits_and_once_that_it_is_over() -> None:
     facts: list[Fact] = []
-    patience = Backoff("worker", facts.append)
+    backoff = Backoff("worker", facts.append)
     stop = asyncio.Event()
     stop.set()
 
     for _ in range(3):
-        await patience.wait(StoreBusy("away"), stop)
-    patience.calm()
-    patience.calm()
+        await backoff.wait(StoreBusy("away"), stop)
+    backoff.calm()
+    backoff.calm()
 
     assert [type(fact) for fact in facts] == [DatabaseLost, DatabaseBack]
 
 
 async def test_backoff_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
-    patience = Backoff("worker", lambda _: None)
+    backoff = Backoff("worker", lambda _: None)
     stop = asyncio.Event()
     stop.set()
     pauses = []
     for _ in range(8):
-        pauses.append(patience._pause)
-        await patience.wait(StoreBusy("away"), stop)
-    patience.calm()
+        pauses.append(backoff._pause)
+        await backoff.wait(StoreBusy("away"), stop)
+    backoff.calm()
 
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (FIRST_SECONDS, LONGEST_SECONDS)
-    assert patience._pause == FIRST_SECONDS
+    assert backoff._pause == FIRST_SECONDS

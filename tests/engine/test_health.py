@@ -21,64 +21,64 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_loop_that_has_not_gone_round_for_long_is_stuck(clock: list[float]) -> None:
-    vitals = Health()
-    vitals.turn("worker")
+    health = Health()
+    health.turn("worker")
     clock.append(1000 + module.STUCK_SECONDS)
-    assert vitals.stuck() is None
+    assert health.stuck() is None
 
     clock.append(1001 + module.STUCK_SECONDS)
 
-    assert vitals.stuck() == "worker: its loop has not gone round for 181 s"
+    assert health.stuck() == "worker: its loop has not gone round for 181 s"
 
 
 def test_loop_that_has_nothing_to_do_is_not_stuck(clock: list[float]) -> None:
-    vitals = Health()
-    vitals.turn("results")
-    vitals.rest("results")
+    health = Health()
+    health.turn("results")
+    health.rest("results")
     clock.append(9999)
 
-    assert vitals.stuck() is None
+    assert health.stuck() is None
 
 
 def test_loop_that_has_ended_with_an_error_is_told_at_once() -> None:
-    vitals = Health()
-    vitals.turn("worker")
-    vitals.end("worker")
-    vitals.rest("worker")
+    health = Health()
+    health.turn("worker")
+    health.end("worker")
+    health.rest("worker")
 
-    assert vitals.stuck() == "worker: its loop has ended with an error"
+    assert health.stuck() == "worker: its loop has ended with an error"
 
 
 def test_health_is_not_ready_before_registration_and_when_stopping() -> None:
-    vitals = Health()
-    assert vitals.unready() == "the worker is not registered yet"
-    vitals.hear(BEGUN)
-    assert vitals.unready() is None
+    health = Health()
+    assert health.unready() == "the worker is not registered yet"
+    health.on_fact(BEGUN)
+    assert health.unready() is None
 
-    vitals.is_stopping = True
+    health.is_stopping = True
 
-    assert vitals.unready() == "the worker is stopping"
+    assert health.unready() == "the worker is stopping"
 
 
 def test_health_is_not_ready_while_a_part_has_lost_the_database() -> None:
-    vitals = Health()
-    vitals.hear(BEGUN)
+    health = Health()
+    health.on_fact(BEGUN)
 
-    vitals.hear(DatabaseLost(part="results", reason="no"))
-    assert vitals.unready() == "results: the database does not answer"
-    assert vitals.has_lost_the_database
-    vitals.hear(DatabaseBack(part="results", after=timedelta(seconds=1)))
+    health.on_fact(DatabaseLost(part="results", reason="no"))
+    assert health.unready() == "results: the database does not answer"
+    assert health.has_lost_the_database
+    health.on_fact(DatabaseBack(part="results", after=timedelta(seconds=1)))
 
-    assert vitals.unready() is None
-    assert not vitals.has_lost_the_database
+    assert health.unready() is None
+    assert not health.has_lost_the_database
 
 
 def test_health_heard_just_now_need_not_be_asked(clock: list[float]) -> None:
-    vitals = Health()
-    assert not vitals.has_heard_lately
-    vitals.heard()
-    assert vitals.has_heard_lately
+    health = Health()
+    assert not health.has_heard_lately
+    health.heard()
+    assert health.has_heard_lately
 
     clock.append(1003)
 
-    assert not vitals.has_heard_lately
+    assert not health.has_heard_lately

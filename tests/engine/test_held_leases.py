@@ -1,4 +1,4 @@
-"""The book of leases, shared by two threads."""
+"""The held_leases of leases, shared by two threads."""
 
 import sys
 import threading
@@ -10,85 +10,85 @@ from sendonce.engine.lease_keeper import HeldLease, HeldLeases, lease_time
 
 
 def test_lease_is_done_when_all_its_attempts_are_settled() -> None:
-    book = HeldLeases()
-    book.enter(7, lease_time() + 10, 3)
+    held_leases = HeldLeases()
+    held_leases.enter(7, lease_time() + 10, 3)
 
-    book.settled([7, 7])
-    assert book.take_done() == []
-    book.settled([7])
+    held_leases.settled([7, 7])
+    assert held_leases.take_done() == []
+    held_leases.settled([7])
 
-    assert book.held() == []
-    assert book.take_done() == [7]
-    assert book.take_done() == []
+    assert held_leases.held() == []
+    assert held_leases.take_done() == [7]
+    assert held_leases.take_done() == []
 
 
 def test_lease_that_could_not_be_released_is_given_out_again() -> None:
-    book = HeldLeases()
-    book.enter(7, lease_time() + 10, 1)
-    book.settled([7])
+    held_leases = HeldLeases()
+    held_leases.enter(7, lease_time() + 10, 1)
+    held_leases.settled([7])
 
-    book.give_back_done(book.take_done())
+    held_leases.give_back_done(held_leases.take_done())
 
-    assert book.take_done() == [7]
+    assert held_leases.take_done() == [7]
 
 
 def test_renewed_lease_is_good_for_longer() -> None:
-    book = HeldLeases()
-    lease = book.enter(7, lease_time() + 1, 1)
+    held_leases = HeldLeases()
+    lease = held_leases.enter(7, lease_time() + 1, 1)
 
-    lost = book.renewed([7], {7}, lease_time() + 100)
+    lost = held_leases.renewed([7], {7}, lease_time() + 100)
 
     assert lost == 0
     assert lease.seconds_left() > 90
 
 
 def test_lease_that_was_not_granted_is_lost_once_and_good_for_nothing() -> None:
-    book = HeldLeases()
-    lease = book.enter(7, lease_time() + 10, 1)
+    held_leases = HeldLeases()
+    lease = held_leases.enter(7, lease_time() + 10, 1)
 
-    lost = book.renewed([7], set(), lease_time() + 100)
+    lost = held_leases.renewed([7], set(), lease_time() + 100)
 
     assert lost == 1
     assert lease.seconds_left() < 0
-    assert book.held() == []
-    book.settled([7])
-    assert book.take_done() == [7]
+    assert held_leases.held() == []
+    held_leases.settled([7])
+    assert held_leases.take_done() == [7]
 
 
 def test_lease_that_ended_during_a_renewal_is_not_lost() -> None:
-    book = HeldLeases()
-    book.enter(7, lease_time() + 10, 1)
-    asked = book.held()
-    book.settled([7])
+    held_leases = HeldLeases()
+    held_leases.enter(7, lease_time() + 10, 1)
+    asked = held_leases.held()
+    held_leases.settled([7])
 
-    assert book.renewed(asked, set(), lease_time() + 100) == 0
+    assert held_leases.renewed(asked, set(), lease_time() + 100) == 0
 
 
 def test_progress_is_told_once() -> None:
-    book = HeldLeases()
-    book.enter(7, lease_time() + 10, 2)
-    book.settled([7])
+    held_leases = HeldLeases()
+    held_leases.enter(7, lease_time() + 10, 2)
+    held_leases.settled([7])
 
-    assert book.take_progress()
-    assert not book.take_progress()
+    assert held_leases.take_progress()
+    assert not held_leases.take_progress()
 
 
 def test_threads_lose_no_lease() -> None:
-    book = HeldLeases()
+    held_leases = HeldLeases()
     done: list[int] = []
     over = threading.Event()
 
     def keep() -> None:
-        while not over.is_set() or book.held():
-            book.renewed(book.held(), set(book.held()), lease_time() + 10)
-            done.extend(book.take_done())
-        done.extend(book.take_done())
+        while not over.is_set() or held_leases.held():
+            held_leases.renewed(held_leases.held(), set(held_leases.held()), lease_time() + 10)
+            done.extend(held_leases.take_done())
+        done.extend(held_leases.take_done())
 
     keeping = threading.Thread(target=keep)
     keeping.start()
     for id in range(2000):
-        book.enter(id, lease_time() + 10, 2)
-        book.settled([id, id])
+        held_leases.enter(id, lease_time() + 10, 2)
+        held_leases.settled([id, id])
     over.set()
     keeping.join(timeout=20)
 

@@ -87,24 +87,24 @@ def decided(reports: Sequence[Report]) -> list[Result]:
 
 
 def keeper_of(
-    store: Recording, book: HeldLeases, facts: list[Fact] | None = None, *, hold: timedelta = SECOND
+    store: Recording, held_leases: HeldLeases, facts: list[Fact] | None = None, *, hold: timedelta = SECOND
 ) -> LeaseKeeper:
     emit = [] if facts is None else facts
-    return LeaseKeeper(cast(LeaseStore, store), book, decided, worker_id=1, hold=hold, emit=emit.append)
+    return LeaseKeeper(cast(LeaseStore, store), held_leases, decided, worker_id=1, hold=hold, emit=emit.append)
 
 
 def a_book(*ids: int) -> HeldLeases:
-    book = HeldLeases()
+    held_leases = HeldLeases()
     for id in ids:
-        book.enter(id, lease_time() + 1, 1)
-    return book
+        held_leases.enter(id, lease_time() + 1, 1)
+    return held_leases
 
 
 async def test_lease_keeper_renews_first_and_then_releases_expires_and_beats() -> None:
-    store, book = Recording(), a_book(1, 2, 3)
-    book.settled([3])
+    store, held_leases = Recording(), a_book(1, 2, 3)
+    held_leases.settled([3])
 
-    await keeper_of(store, book).tick()
+    await keeper_of(store, held_leases).tick()
 
     first = [("renew", [1, 2]), ("release", [3]), ("expire", None), ("beat", True)]
     assert store.calls == [*first, ("end_loss", None), ("adopt", 0)]
@@ -128,8 +128,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def test_leases_are_renewed_well_before_they_end(clock: Clock) -> None:
-    store, book = Recording(), a_book(1)
-    keeper = keeper_of(store, book, hold=SECOND)
+    store, held_leases = Recording(), a_book(1)
+    keeper = keeper_of(store, held_leases, hold=SECOND)
     renewals = []
 
     for _ in range(10):
@@ -149,18 +149,18 @@ async def test_renewed_lease_is_good_from_when_it_was_asked_for(clock: Clock, mo
             return await super().renew(lease_ids, hold)
 
     monkeypatch.setattr(keeper_module, "lease_time", lambda: clock.now)
-    book, asked_at = HeldLeases(), clock.now
-    lease = book.enter(1, asked_at + 0.5, 1)
+    held_leases, asked_at = HeldLeases(), clock.now
+    lease = held_leases.enter(1, asked_at + 0.5, 1)
 
-    await keeper_of(Slow(), book, hold=SECOND).tick()
+    await keeper_of(Slow(), held_leases, hold=SECOND).tick()
 
     assert lease.good_until == asked_at + 1
 
 
 async def test_lease_keeper_goes_on_until_it_is_told_to_stop() -> None:
-    store, book = Recording(), a_book(1)
+    store, held_leases = Recording(), a_book(1)
     stop = asyncio.Event()
-    keeping = asyncio.create_task(keeper_of(store, book, hold=SECOND).run(stop))
+    keeping = asyncio.create_task(keeper_of(store, held_leases, hold=SECOND).run(stop))
 
     await until_async(lambda: store.names().count("renew") >= 2, "another renewal")
 
@@ -170,9 +170,9 @@ async def test_lease_keeper_goes_on_until_it_is_told_to_stop() -> None:
 
 
 async def test_lease_keeper_keeps_its_own_leases_among_many_expired(clock: Clock) -> None:
-    store, book = Recording(expired=12, slow=lambda: clock.goes_on(0.1)), a_book(1)
+    store, held_leases = Recording(expired=12, slow=lambda: clock.goes_on(0.1)), a_book(1)
 
-    await keeper_of(store, book, hold=SECOND).tick()
+    await keeper_of(store, held_leases, hold=SECOND).tick()
 
     between = store.names()[1:]
     assert between.count("renew") >= 3
@@ -181,8 +181,8 @@ async def test_lease_keeper_keeps_its_own_leases_among_many_expired(clock: Clock
 
 async def test_lease_that_is_lost_is_told_once_and_not_asked_for_again(clock: Clock) -> None:
     facts: list[Fact] = []
-    store, book = Recording(granted={2}), a_book(1, 2)
-    keeper = keeper_of(store, book, facts)
+    store, held_leases = Recording(granted={2}), a_book(1, 2)
+    keeper = keeper_of(store, held_leases, facts)
 
     await keeper.tick()
     clock.goes_on(0.25)
@@ -194,11 +194,11 @@ async def test_lease_that_is_lost_is_told_once_and_not_asked_for_again(clock: Cl
 
 async def test_lease_keeper_says_once_that_the_database_is_away_and_back() -> None:
     facts: list[Fact] = []
-    store, book = Recording(), a_book(1, 2)
-    book.settled([2])
+    store, held_leases = Recording(), a_book(1, 2)
+    held_leases.settled([2])
     store.away = StoreBusy("away")
     stop = asyncio.Event()
-    keeper = keeper_of(store, book, facts)
+    keeper = keeper_of(store, held_leases, facts)
     keeping = asyncio.create_task(keeper.run(stop))
     await until_async(lambda: facts, "the news")
     for _ in range(3):
@@ -216,8 +216,8 @@ async def test_lease_keeper_says_once_that_the_database_is_away_and_back() -> No
 
 
 async def test_renewal_that_failed_is_tried_again_at_once() -> None:
-    store, book = Recording(), a_book(1)
-    keeper = keeper_of(store, book, hold=timedelta(hours=1))
+    store, held_leases = Recording(), a_book(1)
+    keeper = keeper_of(store, held_leases, hold=timedelta(hours=1))
     store.away = StoreBusy("away")
     with pytest.raises(StoreBusy):
         await keeper.tick()

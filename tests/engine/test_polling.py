@@ -1,4 +1,4 @@
-"""Few queries when there is nothing to do, none late when there is; and the doorbell."""
+"""Few queries when there is nothing to do, none late when there is; and the notifier."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.compose import open_doorbell
+from sendonce.compose import open_notifier
 from sendonce.domain.outcomes import Delivered
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.ports import Notifier, Store
@@ -28,7 +28,7 @@ def postgres(postgres_server: Server, postgres_template: str) -> Iterator[Postgr
 
 
 class Pauses:
-    """A doorbell that nobody rings: it knows for how long the worker would have rested each time, in milliseconds."""
+    """A notifier that nobody rings: it knows for how long the worker would have rested each time, in milliseconds."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -42,25 +42,25 @@ class Pauses:
 
 
 class ForAnHour:
-    """A doorbell that is waited for so long each time: what is found sooner, it has rung for."""
+    """A notifier that is waited for so long each time: what is found sooner, it has rung for."""
 
-    def __init__(self, doorbell: Notifier) -> None:
-        self._doorbell = doorbell
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
         self.rests = 0
 
     async def wait(self, timeout: timedelta) -> None:
         self.rests += 1
-        await self._doorbell.wait(HOUR)
+        await self._notifier.wait(HOUR)
 
     async def close(self) -> None:
-        await self._doorbell.close()
+        await self._notifier.close()
 
 
 async def test_M11_idle_worker_asks_seldom(sqlite_store: Store) -> None:
     watched, store = faulty(sqlite_store)
     pauses = Pauses()
 
-    async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400), doorbell=pauses):
+    async with working(store, serving(Told(Delivered())), poll=timedelta(milliseconds=400), notifier=pauses):
         await until_async(lambda: len(pauses.asked) >= 8, "the quick ones at first, and two more")
         looks, rests = watched.calls.count("start"), len(pauses.asked)
 
@@ -74,7 +74,7 @@ async def test_worker_that_was_idle_is_quick_again_when_there_is_work(
     channel = Told(Delivered())
     pauses = Pauses()
 
-    async with working(sqlite_store, serving(channel), poll=timedelta(milliseconds=400), doorbell=pauses):
+    async with working(sqlite_store, serving(channel), poll=timedelta(milliseconds=400), notifier=pauses):
         await until_async(lambda: len(pauses.asked) >= 7, "rest")
         given_due_delivery(sqlite, to="test:a")
         await until_async(lambda: len(channel.sent) == 1, "the delivery")
@@ -104,7 +104,7 @@ async def test_worker_with_a_full_claim_asks_again_at_once(sqlite: SqliteDatabas
         rests.append(len(pauses.asked))
         return Delivered()
 
-    async with working(sqlite_store, serving(Told(send)), concurrency=1, doorbell=pauses, until_idle=True) as here:
+    async with working(sqlite_store, serving(Told(send)), concurrency=1, notifier=pauses, until_idle=True) as here:
         await here.ended()
 
     assert rests == [0] * 20
@@ -122,7 +122,7 @@ async def test_worker_for_once_looks_twice_after_its_last_result(sqlite: SqliteD
         return False
 
     channel = serving(Told(once(gate, Delivered())))
-    async with working(store, channel, doorbell=Pauses(), until_idle=True, once=True) as here:
+    async with working(store, channel, notifier=Pauses(), until_idle=True, once=True) as here:
         here.worker._waiting.is_empty = is_empty  # type: ignore[method-assign]
         await until_async(lambda: watched.calls.count("start") >= 5, "it found nothing while it was sending")
         gate.set()
@@ -134,26 +134,26 @@ async def test_worker_for_once_looks_twice_after_its_last_result(sqlite: SqliteD
 async def test_announcement_wakes_the_worker_long_before_the_poll(postgres: PostgresDatabase) -> None:
     store = await postgres.open()
     channel = Told(Delivered())
-    doorbell = ForAnHour(open_doorbell(postgres.url))
+    notifier = ForAnHour(open_notifier(postgres.url))
 
-    async with working(store, serving(channel), doorbell=doorbell) as here:
+    async with working(store, serving(channel), notifier=notifier) as here:
         # The first rest ends when it listens; it looks once more then.
-        await until_async(lambda: doorbell.rests == 2, "rest")
+        await until_async(lambda: notifier.rests == 2, "rest")
         with postgres.connection() as connection:
             Outbox(notify=True).publish(connection, "memo.created", {}, key="1", to="test:a")
         await until_async(lambda: len(channel.sent) == 1, "the delivery")
         await here.stopped()
 
-    await doorbell.close()
+    await notifier.close()
     await postgres.close()
 
 
 async def test_worker_whose_doorbell_is_cut_off_goes_on_polling(postgres: PostgresDatabase) -> None:
     store = await postgres.open()
     channel = Told(Delivered())
-    doorbell = open_doorbell(postgres.url)
+    notifier = open_notifier(postgres.url)
 
-    async with working(store, serving(channel), poll=timedelta(milliseconds=200), doorbell=doorbell):
+    async with working(store, serving(channel), poll=timedelta(milliseconds=200), notifier=notifier):
         await until_async(lambda: listeners(postgres), "somebody who listens")
         postgres.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -163,7 +163,7 @@ async def test_worker_whose_doorbell_is_cut_off_goes_on_polling(postgres: Postgr
         await until_async(lambda: len(channel.sent) == 1, "the delivery")
         await until_async(lambda: listeners(postgres), "it to listen again")
 
-    await doorbell.close()
+    await notifier.close()
     await postgres.close()
 
 

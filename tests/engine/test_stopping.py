@@ -95,7 +95,7 @@ async def test_results_that_cannot_be_written_are_counted_in_doubt(
 async def test_worker_that_is_idle_stops_at_once(sqlite_store: Store) -> None:
     rest = Silent()
 
-    async with working(sqlite_store, serving(Told(Delivered())), doorbell=rest) as here:
+    async with working(sqlite_store, serving(Told(Delivered())), notifier=rest) as here:
         await until_async(lambda: rest.is_waited_for, "its rest, which nothing else ends")
         stopped = await here.stopped()
 

@@ -30,10 +30,10 @@ SETTLED = Settled(
 
 
 def counted(*facts: Fact) -> dict[str, float]:
-    tallies = Counters("1.2")
+    counters = Counters("1.2")
     for fact in facts:
-        tallies.hear(fact)
-    return samples_of(exposition(tallies.measured(), "")[0].decode())
+        counters.on_fact(fact)
+    return samples_of(exposition(counters.measured(), "")[0].decode())
 
 
 def test_counter_with_known_labels_starts_at_zero() -> None:
@@ -108,9 +108,9 @@ def test_worker_says_which_one_it_is() -> None:
 
 
 def test_counters_are_all_defined() -> None:
-    tallies = Counters("1.2")
-    tallies.hear(BEGUN)
+    counters = Counters("1.2")
+    counters.on_fact(BEGUN)
 
-    measured: set[Metric] = {metric for metric, _ in tallies.measured()}
+    measured: set[Metric] = {metric for metric, _ in counters.measured()}
 
     assert set(metrics.OF_A_WORKER) - measured == {metrics.IN_FLIGHT, metrics.ANSWERS}

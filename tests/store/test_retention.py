@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sendonce.admin.explain import explain
-from sendonce.admin.prune import Plan, count, prune
+from sendonce.admin.prune import PrunePlan, count, prune
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused
@@ -372,7 +372,7 @@ async def test_retention_is_not_behind_after_a_prune(database: Database, store: 
     begun_earlier(database, 5 * DAY)
     backdate(database, 3 * DAY, given_event(database))
     given_event(database)
-    plan = Plan(about="test", ages={Stage.PAYLOADS: DAY})
+    plan = PrunePlan(about="test", ages={Stage.PAYLOADS: DAY})
 
     assert [done.contents async for done in count(store, plan)] == [1]
     assert (await reached(store))["payloads"].behind(database.now(), DAY) > DAY

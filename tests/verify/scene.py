@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from sendonce.admin.checks import CHECKS
-from sendonce.admin.verify import Plan, Report, verify
+from sendonce.admin.verify import Verified, VerifyPlan, verify
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.outbox.outbox import Outbox
@@ -65,9 +65,9 @@ async def everything(database: Database, store: Store) -> dict[str, int]:
     return made
 
 
-async def looked(store: Store, *, step: int = 5, again_after: timedelta = AT_ONCE, **options: object) -> Report:
+async def looked(store: Store, *, step: int = 5, again_after: timedelta = AT_ONCE, **options: object) -> Verified:
     """The report of a whole run."""
-    plan = Plan(step=step, again_after=again_after, **options)  # type: ignore[arg-type]
+    plan = VerifyPlan(step=step, again_after=again_after, **options)  # type: ignore[arg-type]
     reports = [report async for report in verify(store, plan)]
     assert reports[-1].is_done
     return reports[-1]

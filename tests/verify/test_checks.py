@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from sendonce.admin.verify import KEPT_IDS, Place
+from sendonce.admin.verify import KEPT_IDS, Cursor
 from sendonce.domain.emails import Email
 from sendonce.errors import StoreError
 from sendonce.store.ports import Store
@@ -207,7 +207,7 @@ async def test_run_goes_on_where_another_has_ended(scene: Scene, store: Store) -
     early = plant(scene.database, scene.ids, "outcomes")
     late = plant(scene.database, scene.ids, "doubt")
 
-    report = await looked(store, since=Place(Walk.DELIVERIES, early))
+    report = await looked(store, since=Cursor(Walk.DELIVERIES, early))
 
     assert {name: each.found for name, each in report.findings.items()} == {"doubt": [late]}
     assert Walk.EVENTS not in report.looked

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from sendonce.admin.verify import Plan, Report, verify
+from sendonce.admin.verify import Verified, VerifyPlan, verify
 from sendonce.cli import main
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
@@ -98,7 +98,7 @@ def is_in_a_send(database: Database, process: Process) -> bool:
     return any(name.endswith(f":{process.pid}") for (name,) in database.execute(HOLDERS))
 
 
-def work(database: Database, reports: Sequence[Report]) -> None:
+def work(database: Database, reports: Sequence[Verified]) -> None:
     """Callers, people, and workers that are killed and replaced, for some rounds; in each one somebody looks."""
     with ExitStack() as stack:
         running = [stack.enter_context(worker(database)) for _ in range(2)]
@@ -113,15 +113,15 @@ def work(database: Database, reports: Sequence[Report]) -> None:
         until(lambda: database.one(EXPIRED), "an expired lease")
 
 
-async def look(store: Store) -> Report:
-    reports = [report async for report in verify(store, Plan(step=50, again_after=AT_ONCE))]
+async def look(store: Store) -> Verified:
+    reports = [report async for report in verify(store, VerifyPlan(step=50, again_after=AT_ONCE))]
     return reports[-1]
 
 
 @pytest.mark.sqlite_later
 async def test_verify_finds_only_what_is_planted_while_everybody_is_at_work(scene: Scene, store: Store) -> None:
     database = scene.database
-    reports: list[Report] = []
+    reports: list[Verified] = []
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(work, database, reports)
         while not working.done():

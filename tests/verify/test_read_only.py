@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.admin.verify import SHORTEST_PAUSE, STEP, Plan, _pause
+from sendonce.admin.verify import SHORTEST_PAUSE, STEP, VerifyPlan, _pause
 from sendonce.errors import SendonceError
 from sendonce.store.ports import Store
 from sendonce.store.postgres.store import PostgresStore
@@ -65,7 +65,7 @@ async def test_M10_reader_may_verify(roles: Roles) -> None:
 
 @pytest.mark.parametrize(("rate", "rows"), [(None, STEP), (1e9, STEP), (STEP - 0.5, STEP - 1), (7.9, 7), (0.01, 1)])
 def test_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float | None, rows: int) -> None:
-    assert Plan(rate=rate).rows == rows
+    assert VerifyPlan(rate=rate).rows == rows
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_step_is_no_more_than_a_seconds_worth_and_always_something(rate: float |
 def test_verify_rests_as_long_as_it_worked_or_as_the_rate_says(
     rate: float | None, looked: int, seconds: float, pause: float
 ) -> None:
-    assert _pause(Plan(rate=rate), looked, seconds) == pytest.approx(pause)
+    assert _pause(VerifyPlan(rate=rate), looked, seconds) == pytest.approx(pause)

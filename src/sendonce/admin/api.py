@@ -49,16 +49,15 @@ from sendonce.store.records import (
 )
 
 if TYPE_CHECKING:
-    from sendonce.admin.audit import Report as Audited
+    from sendonce.admin.audit import AuditReport
     from sendonce.admin.doctor import Diagnosis, Limits
     from sendonce.admin.erase import Erasing
     from sendonce.admin.prune import ArchiveFile
-    from sendonce.admin.prune import Progress as Pruned
+    from sendonce.admin.prune import PruneProgress as Pruned
     from sendonce.admin.reconcile import Doubted
     from sendonce.admin.stops import Stopped
     from sendonce.admin.subscriptions import HeldBack, Standing
-    from sendonce.admin.verify import Plan
-    from sendonce.admin.verify import Report as Verified
+    from sendonce.admin.verify import Verified, VerifyPlan
     from sendonce.channels.registry import Channels
     from sendonce.config.load import Settings
     from sendonce.engine.reconciler import Asked, Reconciled
@@ -424,13 +423,13 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
         cap: int = 100,
         settings: "Settings | None" = None,
         channels: "Channels | None" = None,
-        on_progress: "Callable[[Audited], None] | None" = None,
-    ) -> "Audited":
+        on_progress: "Callable[[AuditReport], None] | None" = None,
+    ) -> "AuditReport":
         """Check what was marked sent since then against what receivers have; findings are kept.
 
         With `repair_reason`, up to `cap` that receivers do not have are opened again, each looked up before it is sent.
         """
-        from sendonce.admin.audit import Means, Repair, Report, audit
+        from sendonce.admin.audit import AuditReport, Means, Repair, audit
         from sendonce.admin.reconcile import through
 
         store = await self._store()
@@ -443,7 +442,7 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
                 credentials_of=opened.credentials.of,
             )
             steps = audit(store, means, since=since, destination=destination, repair=repair)
-            return await _last(steps, on_progress) or Report()
+            return await _last(steps, on_progress) or AuditReport()
 
     audit = sync(aaudit)
 
@@ -451,13 +450,13 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
 
     @address_verb
     async def averify(
-        self, plan: "Plan | None" = None, *, on_progress: "Callable[[Verified], None] | None" = None
+        self, plan: "VerifyPlan | None" = None, *, on_progress: "Callable[[Verified], None] | None" = None
     ) -> "Verified":
         """Check that everything in the database is as it must be; reads only, in small steps."""
-        from sendonce.admin.verify import Plan, Report, verify
+        from sendonce.admin.verify import Verified, VerifyPlan, verify
 
-        plan = plan or Plan()
-        return await _last(verify(await self._store(), plan), on_progress) or Report(plan.since)
+        plan = plan or VerifyPlan()
+        return await _last(verify(await self._store(), plan), on_progress) or Verified(plan.since)
 
     verify = sync(averify)
 
@@ -621,9 +620,9 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     ) -> "Pruned":
         from dataclasses import replace
 
-        from sendonce.admin.prune import Progress
+        from sendonce.admin.prune import PruneProgress
 
-        done = await _last(steps, on_progress) or Progress()
+        done = await _last(steps, on_progress) or PruneProgress()
         return done if file is None else replace(done, archived=file.documents)
 
 

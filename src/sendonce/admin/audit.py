@@ -78,7 +78,7 @@ class Repair:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class AuditReport:
     """The audit so far. `found` holds the findings, in the order of the deliveries, and no more than KEPT."""
 
     looked_at: int = 0
@@ -98,12 +98,12 @@ class Report:
 
 async def audit(
     store: Store, means: Means, *, since: datetime, destination: str | None = None, repair: Repair | None = None
-) -> AsyncIterator[Report]:
+) -> AsyncIterator[AuditReport]:
     """Walk what was completed since then, in bounded steps; the report so far after each of them.
 
     Every step is whole: before the next begins, its findings are written, and with `repair` generations opened.
     """
-    report = Report()
+    report = AuditReport()
     after = await store.first_delivery_since(since - LONGEST_WAY) - 1
     checking = _Checking(store, means, (await store.status()).now)
     while rows := await store.completed_after(after, since=since, limit=STEP):
@@ -117,7 +117,7 @@ async def audit(
         yield report
 
 
-async def _note(store: Store, report: Report, checked: Sequence[Checked]) -> None:
+async def _note(store: Store, report: AuditReport, checked: Sequence[Checked]) -> None:
     for each in checked:
         report.counts[each.check] += 1
         report.repairable += each.can_be_repaired
@@ -133,7 +133,7 @@ async def _note(store: Store, report: Report, checked: Sequence[Checked]) -> Non
             report.found.append(each._replace(is_new=is_new))
 
 
-async def _repair(store: Store, report: Report, ids: Sequence[int], repair: Repair) -> None:
+async def _repair(store: Store, report: AuditReport, ids: Sequence[int], repair: Repair) -> None:
     """Open the next generations; each is in doubt, so that it is looked up once more before it is sent."""
     for delivery_id in ids[: max(repair.cap - len(report.opened), 0)]:
         try:

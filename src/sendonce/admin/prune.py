@@ -57,7 +57,7 @@ def _new(path: Path) -> BinaryIO:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PrunePlan:
     """How long after its end each thing goes, and how long workers and the operations log are remembered. `about` is
     that in words, for the operations log."""
 
@@ -70,7 +70,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class PruneProgress:
     """What has gone so far, and up to which event was looked in this stage. `events`: those deleted, key and all."""
 
     stage: Stage | None = None
@@ -82,9 +82,9 @@ class Progress:
     archived: int = 0
 
 
-def plan_of(settings: RetentionSettings) -> Plan:
+def plan_of(settings: RetentionSettings) -> PrunePlan:
     """Return what the settings of retention say."""
-    return Plan(
+    return PrunePlan(
         about=about(settings),
         ages=settings.stages,
         workers=settings.workers,
@@ -101,10 +101,10 @@ def about(settings: RetentionSettings) -> str:
 
 
 async def prune(
-    store: RetentionStore, plan: Plan, *, operator: str, reason: str, archive: Archive | None = None
-) -> AsyncGenerator[Progress, None]:
+    store: RetentionStore, plan: PrunePlan, *, operator: str, reason: str, archive: Archive | None = None
+) -> AsyncGenerator[PruneProgress, None]:
     """Remove what is old enough, in steps; how far it has come after each. Logged, also when interrupted."""
-    done = Progress()
+    done = PruneProgress()
     try:
         async for done in _steps(store, plan, archive, acts=True):
             yield done
@@ -126,15 +126,15 @@ async def prune(
         )
 
 
-def count(store: RetentionStore, plan: Plan) -> AsyncGenerator[Progress, None]:
+def count(store: RetentionStore, plan: PrunePlan) -> AsyncGenerator[PruneProgress, None]:
     """The same steps, and nothing is removed. What would lose its history and then its key is counted for both."""
     return _steps(store, plan, None, acts=False)
 
 
 async def _steps(
-    store: RetentionStore, plan: Plan, archive: Archive | None, *, acts: bool
-) -> AsyncGenerator[Progress, None]:
-    done = Progress()
+    store: RetentionStore, plan: PrunePlan, archive: Archive | None, *, acts: bool
+) -> AsyncGenerator[PruneProgress, None]:
+    done = PruneProgress()
     for stage, age in plan.ages.items():
         after: int | None = 0
         while after is not None:
@@ -145,7 +145,7 @@ async def _steps(
             after = step.last_id
             if after is None:
                 break
-            done = Progress(
+            done = PruneProgress(
                 stage=stage,
                 last_id=after,
                 contents=done.contents + (step.events if stage is Stage.PAYLOADS else 0),
@@ -157,5 +157,5 @@ async def _steps(
             await store.pass_by(stage, done.last_id)
 
 
-def _with(done: Progress, *, rest: int) -> Progress:
-    return Progress(contents=done.contents, deliveries=done.deliveries, events=done.events, rest=rest)
+def _with(done: PruneProgress, *, rest: int) -> PruneProgress:
+    return PruneProgress(contents=done.contents, deliveries=done.deliveries, events=done.events, rest=rest)

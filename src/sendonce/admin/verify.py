@@ -27,7 +27,7 @@ A_MOMENT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cursor:
     """How far a walk has come: the last id looked at. A run can go on from here."""
 
     walk: Walk
@@ -38,11 +38,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class VerifyPlan:
     """What to look for, from where on, and at no more rows a second than this."""
 
     checks: Sequence[Check] = CHECKS
-    since: Place = Place(Walk.EVENTS)
+    since: Cursor = Cursor(Walk.EVENTS)
     rate: float | None = None
     step: int = STEP
     again_after: timedelta = AGAIN_AFTER
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def is_whole(self) -> bool:
-        return self.since == Place(Walk.EVENTS)
+        return self.since == Cursor(Walk.EVENTS)
 
     @property
     def walks(self) -> list[Walk]:
@@ -83,10 +83,10 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class Verified:
     """What a run has come to so far. `notes` are no faults: what could not be looked at, and why."""
 
-    place: Place
+    place: Cursor
     looked: dict[Walk, int] = field(default_factory=dict)
     findings: dict[str, Finding] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -101,9 +101,9 @@ class Report:
         finding.is_more = finding.is_more or is_more
 
 
-async def verify(store: VerifyStore, plan: Plan) -> AsyncGenerator[Report, None]:
+async def verify(store: VerifyStore, plan: VerifyPlan) -> AsyncGenerator[Verified, None]:
     """Look at everything once; the same report after every step, a little further."""
-    report = Report(plan.since)
+    report = Verified(plan.since)
     await _require_tables(store)
     before = await store.verify_facts()
     if RULES in plan.checks and plan.is_whole:
@@ -120,7 +120,7 @@ async def verify(store: VerifyStore, plan: Plan) -> AsyncGenerator[Report, None]
         async for step in _steps(store, plan, walk, checks, after, _times(before) if tallies else None):
             report.looked[walk] = report.looked.get(walk, 0) + step.inspected.looked
             report.longest_step = max(report.longest_step, step.seconds)
-            report.place = Place(walk, step.inspected.upto)
+            report.place = Cursor(walk, step.inspected.upto)
             for name, ids in step.believed.items():
                 is_more = len(step.inspected.found[name]) > len(ids) or len(ids) >= KEPT_IDS
                 report.add(checks[name], ids, is_more=is_more)
@@ -142,7 +142,7 @@ class _Step:
 
 
 async def _steps(
-    store: VerifyStore, plan: Plan, walk: Walk, checks: Mapping[str, Check], after: int, ended: Times | None
+    store: VerifyStore, plan: VerifyPlan, walk: Walk, checks: Mapping[str, Check], after: int, ended: Times | None
 ) -> AsyncGenerator[_Step, None]:
     has_more = True
     while has_more:
@@ -157,7 +157,7 @@ async def _steps(
 
 
 async def _believed(
-    store: VerifyStore, plan: Plan, found: Mapping[str, Sequence[int]], after: int, upto: int
+    store: VerifyStore, plan: VerifyPlan, found: Mapping[str, Sequence[int]], after: int, upto: int
 ) -> Mapping[str, Sequence[int]]:
     """Those that are still so after a while."""
     if not found:
@@ -168,7 +168,7 @@ async def _believed(
     return {name: each for name, each in both.items() if each}
 
 
-def _pause(plan: Plan, looked: int, seconds: float) -> float:
+def _pause(plan: VerifyPlan, looked: int, seconds: float) -> float:
     wanted = 0.0 if plan.rate is None else looked / plan.rate - seconds
     return max(SHORTEST_PAUSE, seconds * (1 / SHARE - 1), wanted)
 
@@ -179,7 +179,7 @@ async def _require_tables(store: VerifyStore) -> None:
         raise StoreError(missing_tables(gone))
 
 
-async def _rules(store: VerifyStore, plan: Plan, report: Report) -> None:
+async def _rules(store: VerifyStore, plan: VerifyPlan, report: Verified) -> None:
     broken = await store.broken_rules()
     if broken:
         await asyncio.sleep(plan.again_after.total_seconds())
@@ -192,7 +192,7 @@ def _times(facts: VerifyFacts) -> Times:
     return Times(surely=facts.now - SURELY, until=facts.now + A_MOMENT)
 
 
-def _count(report: Report, before: VerifyFacts, after: VerifyFacts, tally: Tally) -> None:
+def _count(report: Verified, before: VerifyFacts, after: VerifyFacts, tally: Tally) -> None:
     """Whatever was counted when we began had ended by then, and is still there or was removed since; whatever surely
     had ended by then was counted. Where something was removed uncounted, by a version that did not, more may be counted
     than there are."""
@@ -210,7 +210,7 @@ def _count(report: Report, before: VerifyFacts, after: VerifyFacts, tally: Tally
         report.add(COUNTERS, found)
 
 
-def _note(plan: Plan, report: Report, facts: VerifyFacts) -> None:
+def _note(plan: VerifyPlan, report: Verified, facts: VerifyFacts) -> None:
     if report.unrouted:
         report.notes.append(
             f"{counted(report.unrouted, 'event')} cannot be compared with"

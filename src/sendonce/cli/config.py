@@ -108,12 +108,12 @@ def _check(settings: "Settings") -> None:
     """Build what a worker would be built from, and open nothing."""
     import asyncio
 
-    from sendonce.embedded import doorbell_of
+    from sendonce.embedded import notifier_of
     from sendonce.engine.alerter import transports_of
 
     channels = channels_for(settings)
     try:
-        configured(lambda: doorbell_of(settings))
+        configured(lambda: notifier_of(settings))
         configured(lambda: transports_of(settings.alerts, channels, ""))
     finally:
         asyncio.run(channels.close())

@@ -87,7 +87,7 @@ async def opened(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Context:
     """What a worker with the same settings would ask receivers with."""
 
     store: "Store"
@@ -97,11 +97,11 @@ class Means:
     instance: str | None
 
 
-def _means(store: "Store", settings: "Settings", channels: "Channels") -> Means:
+def _means(store: "Store", settings: "Settings", channels: "Channels") -> Context:
     from sendonce.engine.orchestrator import Policies
     from sendonce.engine.subscriptions import CredentialsCache
 
-    return Means(
+    return Context(
         store=store,
         channels=channels,
         policies=Policies(settings.policy, channels.settings(), channels.serving),

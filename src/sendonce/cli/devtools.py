@@ -73,7 +73,7 @@ def receive(args: argparse.Namespace) -> None:
     if find_spec("aiohttp") is None or (args.smtp_port is not None and find_spec("aiosmtpd") is None):
         raise WrongUse("receiving needs more packages: pip install 'sendonce[receive]'")
     from sendonce.devtools.receive.behaviour import WELL, Rules, changed
-    from sendonce.devtools.receive.handler import Desk
+    from sendonce.devtools.receive.handler import Handler
     from sendonce.devtools.receive.memory import Memory
     from sendonce.devtools.receive.service import Place, serve
 
@@ -81,7 +81,7 @@ def receive(args: argparse.Namespace) -> None:
     verify = configured(lambda: _verify(args.secret_file))
     memory = Memory(args.keep)
     memory.be_forgetful(args.forget)
-    desk = Desk(Rules(behaviour), memory, _teller(args))
+    handler = Handler(Rules(behaviour), memory, _teller(args))
     place = Place(
         host=args.host,
         port=args.port,
@@ -89,7 +89,7 @@ def receive(args: argparse.Namespace) -> None:
         control_port=args.control_port,
         is_closed=args.closed,
     )
-    asyncio.run(serve(desk, place, verify=verify, announce=_announce))
+    asyncio.run(serve(handler, place, verify=verify, announce=_announce))
 
 
 def _settings(args: argparse.Namespace) -> dict[str, object]:

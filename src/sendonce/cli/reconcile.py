@@ -17,8 +17,8 @@ from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.domain.durations import format_duration
 
 if TYPE_CHECKING:
-    from sendonce.admin.audit import Checked, Report
-    from sendonce.cli.context import Means
+    from sendonce.admin.audit import AuditReport, Checked
+    from sendonce.cli.context import Context
     from sendonce.config.types import Setting
     from sendonce.engine.reconciler import Asked, Reconciled
     from sendonce.store.ports import Store
@@ -54,7 +54,7 @@ class _Result:
     done: "Reconciled | None" = None
     in_doubt: int = 0
     asked: "list[Asked]" = field(default_factory=list)
-    report: "Report | None" = None
+    report: "AuditReport | None" = None
 
 
 def _settings() -> "list[Setting]":
@@ -97,7 +97,7 @@ def _check(args: argparse.Namespace) -> bool:
     about="Ask now about everything that may have been sent; nothing is sent here. With --audit, check what is marked"
     " sent against what the other side has.",
 )
-async def reconcile(means: "Means", args: argparse.Namespace, is_audit: bool) -> _Result:
+async def reconcile(means: "Context", args: argparse.Namespace, is_audit: bool) -> _Result:
     if is_audit:
         return _Result(report=await _audit(means, args))
     result = _Result()
@@ -144,7 +144,7 @@ def _(result: _Result) -> int:
     return 1 if done is not None and (done.unanswered or done.left_alone) else 0
 
 
-async def _ask(means: "Means", on_asked: "Callable[[Asked], None]") -> "tuple[Reconciled, int]":
+async def _ask(means: "Context", on_asked: "Callable[[Asked], None]") -> "tuple[Reconciled, int]":
     """Ask about everything in doubt; what came of it, and how many are in doubt after it."""
     import os
     import socket
@@ -183,7 +183,7 @@ def _reconciled_lines(done: "Reconciled", in_doubt: int) -> Iterator[str]:
         yield f"still in doubt: {in_doubt:,}; what is stopped or paused is not asked about"
 
 
-async def _audit(means: "Means", args: argparse.Namespace) -> "Report":
+async def _audit(means: "Context", args: argparse.Namespace) -> "AuditReport":
     from sendonce.admin import audit
     from sendonce.engine.config import check_instance
 
@@ -197,7 +197,7 @@ async def _audit(means: "Means", args: argparse.Namespace) -> "Report":
         policy_at=means.policies.at,
         credentials_of=means.keyring.of,
     )
-    report = audit.Report()
+    report = audit.AuditReport()
     try:
         async for report in audit.audit(
             means.store, through, since=args.since, destination=args.destination, repair=repair
@@ -208,7 +208,7 @@ async def _audit(means: "Means", args: argparse.Namespace) -> "Report":
     return report
 
 
-def _audit_document(report: "Report") -> dict[str, object]:
+def _audit_document(report: "AuditReport") -> dict[str, object]:
     return {
         "checked": report.looked_at,
         "counts": {each.value: amount for each, amount in report.counts.items()},
@@ -228,7 +228,7 @@ def _finding(found: "Checked") -> dict[str, object]:
     }
 
 
-def _audit_lines(report: "Report", args: argparse.Namespace) -> Iterator[str]:
+def _audit_lines(report: "AuditReport", args: argparse.Namespace) -> Iterator[str]:
     for each in report.found:
         yield (
             f"delivery {each.delivery.id} to {one_line(each.delivery.destination)}: {each.check}"
@@ -243,7 +243,7 @@ def _audit_lines(report: "Report", args: argparse.Namespace) -> Iterator[str]:
     yield from _repair_lines(report, args)
 
 
-def _repair_lines(report: "Report", args: argparse.Namespace) -> Iterator[str]:
+def _repair_lines(report: "AuditReport", args: argparse.Namespace) -> Iterator[str]:
     if not args.repair:
         if report.repairable:
             yield f"{report.repairable:,} would be sent again with: --repair --reason TEXT"

@@ -17,7 +17,7 @@ from sendonce.cli.verbs import Arguments, argument, verb
 
 if TYPE_CHECKING:
     from sendonce.admin.erase import Erasing
-    from sendonce.admin.prune import Plan, Progress
+    from sendonce.admin.prune import PrunePlan, PruneProgress
     from sendonce.engine.retention import RetentionSettings
     from sendonce.store.ports import Store
     from sendonce.store.upkeep import Archive, Person
@@ -33,7 +33,7 @@ _WINDOWS = {
 class _Pruned:
     """What was removed; nothing when a person has not agreed."""
 
-    done: "Progress | None"
+    done: "PruneProgress | None"
     archived: int = 0
 
 
@@ -134,12 +134,12 @@ def _about(settings: "RetentionSettings") -> str:
 
 async def _prune(
     store: "Store", settings: "RetentionSettings", args: argparse.Namespace, operator: str
-) -> "tuple[Progress, int]":
+) -> "tuple[PruneProgress, int]":
     from pathlib import Path
 
-    from sendonce.admin.prune import ArchiveFile, Plan
+    from sendonce.admin.prune import ArchiveFile, PrunePlan
 
-    plan = Plan(
+    plan = PrunePlan(
         about=_about(settings),
         ages=settings.stages,
         workers=settings.workers,
@@ -156,16 +156,16 @@ async def _prune(
 
 
 async def _remove(
-    store: "Store", plan: "Plan", args: argparse.Namespace, operator: str, archive: "Archive | None"
-) -> "Progress":
+    store: "Store", plan: "PrunePlan", args: argparse.Namespace, operator: str, archive: "Archive | None"
+) -> "PruneProgress":
     from contextlib import aclosing
 
-    from sendonce.admin.prune import Progress, count, prune
+    from sendonce.admin.prune import PruneProgress, count, prune
 
     steps = count(store, plan) if args.dry_run else prune(
         store, plan, operator=operator, reason=args.reason, archive=archive
     )  # fmt: skip
-    done = Progress()
+    done = PruneProgress()
     try:
         async with aclosing(steps):
             async for done in steps:

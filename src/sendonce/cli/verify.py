@@ -16,7 +16,7 @@ from sendonce.errors import StoreError
 if TYPE_CHECKING:
     from sendonce.admin.api import Admin
     from sendonce.admin.doctor import Diagnosis, Limits
-    from sendonce.admin.verify import Finding, Place, Plan, Report
+    from sendonce.admin.verify import Cursor, Finding, Verified, VerifyPlan
     from sendonce.store.ports import Store
 
 COULD_NOT_LOOK, INTERRUPTED = 3, 130
@@ -28,7 +28,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 class _Verified:
     """What was found; `failure` says why the look ended before its end."""
 
-    report: "Report"
+    report: "Verified"
     failure: str | None = None
     code: int = 0
 
@@ -53,14 +53,14 @@ class _Verified:
     " steps with pauses between them: it can run while the workers do.",
     only_looks=True,
 )
-async def verify(store: "Store", plan: "Plan") -> _Verified:
+async def verify(store: "Store", plan: "VerifyPlan") -> _Verified:
     """Return what was found, also when the look is interrupted or fails on its way."""
     from asyncio import CancelledError
     from contextlib import aclosing
 
     from sendonce.admin import verify as verifying
 
-    report = verifying.Report(plan.since)
+    report = verifying.Verified(plan.since)
     steps = verifying.verify(store, plan)
     try:
         async with aclosing(steps):
@@ -80,7 +80,7 @@ async def verify(store: "Store", plan: "Plan") -> _Verified:
     return _Verified(report, code=1 if report.findings else 0)
 
 
-def _stopped(report: "Report", failure: str, code: int) -> _Verified:
+def _stopped(report: "Verified", failure: str, code: int) -> _Verified:
     progress("")
     warn(f"stopped at {report.place}; go on with: sendonce verify --since {report.place}")
     if code == COULD_NOT_LOOK:
@@ -105,17 +105,17 @@ def _(verified: _Verified) -> object:
     return {**_document(verified.report), **error}
 
 
-def _plan_of(args: argparse.Namespace) -> "Plan":
+def _plan_of(args: argparse.Namespace) -> "VerifyPlan":
     from dataclasses import replace
 
     from sendonce.admin.checks import CHECKS, NAMES
-    from sendonce.admin.verify import Plan
+    from sendonce.admin.verify import VerifyPlan
 
     for name in args.only or ():
         if name not in NAMES:
             raise WrongUse(f"there is no check {name!r}; the checks are: {', '.join(NAMES)}")
     checks = [check for check in CHECKS if not args.only or check.name in args.only]
-    plan = Plan(checks=checks, rate=args.rate)
+    plan = VerifyPlan(checks=checks, rate=args.rate)
     if not args.since:
         return plan
     plan = replace(plan, since=_place(args.since))
@@ -125,17 +125,17 @@ def _plan_of(args: argparse.Namespace) -> "Plan":
     return plan
 
 
-def _place(text: str) -> "Place":
-    from sendonce.admin.verify import Place
+def _place(text: str) -> "Cursor":
+    from sendonce.admin.verify import Cursor
     from sendonce.store.verifying import Walk
 
     walk, _, last_id = text.partition(":")
     if walk not in list(Walk) or not last_id.isdecimal() or len(last_id) > 18:
         raise WrongUse(f"--since must be like deliveries:120000, with one of: {', '.join(Walk)}; not {text!r}")
-    return Place(Walk(walk), int(last_id))
+    return Cursor(Walk(walk), int(last_id))
 
 
-def _lines(report: "Report") -> Iterator[str]:
+def _lines(report: "Verified") -> Iterator[str]:
     for finding in report.findings.values():
         yield paint(f"wrong: {_sentence(finding)}", "red")
         yield f"  {finding.check.of}: {_ids(finding)}"
@@ -158,7 +158,7 @@ def _ids(finding: "Finding") -> str:
     return shown + (", …" if finding.amount > _SHOWN_IDS or finding.is_more else "")
 
 
-def _document(report: "Report") -> dict[str, object]:
+def _document(report: "Verified") -> dict[str, object]:
     return {
         "looked": {str(walk): amount for walk, amount in report.looked.items()},
         "findings": [

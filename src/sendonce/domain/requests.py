@@ -68,7 +68,7 @@ class NewRequest(NamedTuple):
         return digest(self.event.content_digest.hex(), *required)[:16]
 
 
-class Known(NamedTuple):
+class Existing(NamedTuple):
     """A request that is there. `is_same`: with the content and the recipients that are asked for now."""
 
     request_id: int
@@ -81,9 +81,9 @@ class Known(NamedTuple):
 class There(NamedTuple):
     """What a new request meets: the one that had its key, the one of its version, the newest of its subject."""
 
-    by_key: Known | None = None
-    by_version: Known | None = None
-    newest: Known | None = None
+    by_key: Existing | None = None
+    by_version: Existing | None = None
+    newest: Existing | None = None
 
 
 class Ruling(NamedTuple):
@@ -92,7 +92,7 @@ class Ruling(NamedTuple):
     `remember`: the key is new, and from now on a second one of the known request.
     """
 
-    known: Known | None = None
+    known: Existing | None = None
     remember: bool = False
     run: int = 0
 

@@ -161,7 +161,7 @@ class AlertTransport:
 def transports_of(settings: AlertSettings, channels: Channels, namespace: str) -> list[AlertTransport]:
     """The ways that are configured, beside the log; ConfigError when nothing serves one of them."""
     signing = () if settings.webhook_secret is None else (key_of(settings.webhook_secret),)
-    sinks = []
+    transports = []
     for way, address, credentials in (
         ("webhook", settings.webhook, Credentials(signing=signing)),
         ("mail", settings.mail, NONE),
@@ -171,8 +171,8 @@ def transports_of(settings: AlertSettings, channels: Channels, namespace: str) -
             if channel is None:
                 scheme = scheme_of(address)
                 raise ConfigError(f"[alerts] {way}: this worker has no channel for {scheme}:; {_CHANNEL[way]}")
-            sinks.append(AlertTransport(way, address, channel, namespace, credentials))
-    return sinks
+            transports.append(AlertTransport(way, address, channel, namespace, credentials))
+    return transports
 
 
 def _mail(notice: Notice, address: str) -> str:
@@ -185,7 +185,7 @@ MOST_UNTOLD = 100
 
 
 class _Owed(NamedTuple):
-    sink: AlertTransport
+    transport: AlertTransport
     notice: Notice
     tries: int
 
@@ -193,10 +193,12 @@ class _Owed(NamedTuple):
 class Alerter:
     """One for each worker. The database says which of them tells; nothing here can stop the worker."""
 
-    def __init__(self, store: AlertStore, settings: AlertSettings, sinks: Sequence[AlertTransport], emit: Emit) -> None:
+    def __init__(
+        self, store: AlertStore, settings: AlertSettings, transports: Sequence[AlertTransport], emit: Emit
+    ) -> None:
         self._store = store
         self._settings = settings
-        self._sinks = sinks
+        self._transports = transports
         self._emit = emit
         self._faults = OwnFaults()
         self._owed: deque[_Owed] = deque(maxlen=MOST_UNTOLD)
@@ -248,22 +250,22 @@ class Alerter:
     def _tell(self, notice: Notice) -> None:
         if self._settings.log:
             self._emit(Alerted(name=notice.name, message=notice.message, is_over=notice.is_over))
-        self._owed.extend(_Owed(sink, notice, 0) for sink in self._sinks)
+        self._owed.extend(_Owed(transport, notice, 0) for transport in self._transports)
 
     async def _pay(self) -> None:
         """Tell what is owed, each way by itself: one that does not answer holds up no other."""
         owed = list(self._owed)
         self._owed.clear()
-        by_way = [[each for each in owed if each.sink is sink] for sink in self._sinks]
+        by_way = [[each for each in owed if each.transport is transport] for transport in self._transports]
         await asyncio.gather(*(self._pay_in_order(mine) for mine in by_way if mine))
 
     async def _pay_in_order(self, owed: Sequence[_Owed]) -> None:
-        for position, (sink, notice, tries) in enumerate(owed):
-            failure = await sink.tell(notice, tries + 1)
+        for position, (transport, notice, tries) in enumerate(owed):
+            failure = await transport.tell(notice, tries + 1)
             if failure is None:
                 continue
-            self._emit(AlertFailed(way=sink.way, reason=failure.reason))
+            self._emit(AlertFailed(way=transport.way, reason=failure.reason))
             if not failure.for_good and tries + 1 < TRIES:
-                self._owed.append(_Owed(sink, notice, tries + 1))
+                self._owed.append(_Owed(transport, notice, tries + 1))
                 self._owed.extend(owed[position + 1 :])
                 return

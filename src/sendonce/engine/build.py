@@ -25,7 +25,7 @@ class Engine:
     worker: Worker
     keeper_on: Callable[[LeaseStore], LeaseKeeper]
     gone: DisableGoneSubscriptions
-    book: HeldLeases
+    held_leases: HeldLeases
 
 
 def build_engine(
@@ -40,7 +40,7 @@ def build_engine(
     secret_box: SecretBox | None = None,
     memory: Memory | None = None,
     name: str = "",
-    doorbell: Notifier | None = None,
+    notifier: Notifier | None = None,
     health: Health | None = None,
     is_counted: bool = False,
     on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
@@ -48,17 +48,17 @@ def build_engine(
     on_raise: Callable[[Claim, BaseException], None] | None = None,
 ) -> Engine:
     """A worker on this store, registered as `worker_id`."""
-    orchestrator, book = Orchestrator(store, policies, channels), HeldLeases()
+    orchestrator, held_leases = Orchestrator(store, policies, channels), HeldLeases()
     gone = DisableGoneSubscriptions(store, emit)
     memory, health = memory or Memory(instance=config.instance), health or Health()
     worker = Worker(
-        orchestrator, store, channels, policies, book, config,
-        worker_id=worker_id, namespace=namespace, emit=emit, doorbell=doorbell, rooms=store,
+        orchestrator, store, channels, policies, held_leases, config,
+        worker_id=worker_id, namespace=namespace, emit=emit, notifier=notifier, rooms=store,
         credentials=CredentialsCache(store, secret_box or SecretBox()), on_settled=(gone.note, *on_settled),
-        on_raise=on_raise, vitals=health, is_counted=is_counted, memory=memory, name=name,
+        on_raise=on_raise, health=health, is_counted=is_counted, memory=memory, name=name,
     )  # fmt: skip
     keeper_on = partial(
-        LeaseKeeper, book=book, decide=orchestrator.decide, worker_id=worker_id, hold=config.lease, emit=emit,
-        vitals=health, on_expired=on_expired, memory=memory,
+        LeaseKeeper, held_leases=held_leases, decide=orchestrator.decide, worker_id=worker_id, hold=config.lease,
+        emit=emit, health=health, on_expired=on_expired, memory=memory,
     )  # fmt: skip
-    return Engine(worker=worker, keeper_on=keeper_on, gone=gone, book=book)
+    return Engine(worker=worker, keeper_on=keeper_on, gone=gone, held_leases=held_leases)

@@ -22,7 +22,7 @@ from sendonce.engine.config import WorkerConfig, check_instance, check_timeout
 from sendonce.engine.health import Health
 from sendonce.engine.lease_keeper import LeaseKeeper
 from sendonce.engine.memory import Memory
-from sendonce.engine.metrics_server import Address, Page, attended, serving
+from sendonce.engine.metrics_server import Address, MetricsPage, attended, serving
 from sendonce.engine.orchestrator import Policies
 from sendonce.engine.retention import Retention, RetentionSettings
 from sendonce.engine.subscriptions import CredentialsCache
@@ -50,7 +50,7 @@ class Parts:
     emit: Emit
     version: str
     policy: Policy = DEFAULT_POLICY
-    doorbell: Notifier | None = None
+    notifier: Notifier | None = None
     sealer: SecretBox = field(default_factory=SecretBox)
     alerts: AlertSettings | None = None
     retention: RetentionSettings | None = None
@@ -64,14 +64,14 @@ async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
     """Work until SIGTERM or SIGINT, or until idle if so configured; in somebody's own process until `stop` is set."""
     check_timeout(parts.config, parts.policy)
     check_descriptors(parts.config.concurrency)
-    vitals, tallies = Health(), Counters(parts.version)
-    ears = [parts.emit, vitals.hear, *([tallies.hear] if parts.metrics else [])]
-    page = Page(vitals, tallies)
+    health, counters = Health(), Counters(parts.version)
+    listeners = [parts.emit, health.on_fact, *([counters.on_fact] if parts.metrics else [])]
+    page = MetricsPage(health, counters)
     async with serving(parts.metrics, page, parts.emit):
-        return await _work(replace(parts, emit=_heard(*ears)), vitals, page, stop)
+        return await _work(replace(parts, emit=_to_all(*listeners)), health, page, stop)
 
 
-async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | None) -> Stopped:
+async def _work(parts: Parts, health: Health, page: MetricsPage, stop: asyncio.Event | None) -> Stopped:
     policies = Policies(parts.policy, parts.channels.settings(), parts.channels.serving)
     store = await parts.open_store()
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -83,13 +83,13 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
         )  # fmt: skip
         namespace = await store.namespace()
         memory = await _memory_of(parts, store, namespace)
-        alarm = _alarm_of(parts, store, namespace)
+        alerter = _alerter_of(parts, store, namespace)
         incidents = Incidents(worker_id, parts.emit, tracebacks=parts.tracebacks)
         engine = build_engine(
             store, parts.channels, policies, parts.config,
             worker_id=worker_id, namespace=namespace, emit=parts.emit, secret_box=parts.sealer, memory=memory,
-            name=name, doorbell=parts.doorbell, health=vitals, is_counted=bool(parts.metrics),
-            on_settled=(incidents.note, *([alarm.note] if alarm else [])), on_expired=incidents.note,
+            name=name, notifier=parts.notifier, health=health, is_counted=bool(parts.metrics),
+            on_settled=(incidents.note, *([alerter.note] if alerter else [])), on_expired=incidents.note,
             on_raise=incidents.raised,
         )  # fmt: skip
         worker = engine.worker
@@ -113,27 +113,27 @@ async def _work(parts: Parts, vitals: Health, page: Page, stop: asyncio.Event | 
                 engine.gone.run(),
                 incidents.run(),
                 *([_stopped_by(stop, worker)] if stop else []),
-                *([alarm.run()] if alarm else []),
+                *([alerter.run()] if alerter else []),
                 *_upkeep(parts, store, policies, namespace, worker_id),
             ]
             async with background(*loops):
                 async with nullcontext() if parts.metrics is None else _shown(parts, page, worker, worker_id):
                     stopped = await worker.run()
-                if alarm is not None and parts.config.until_idle:
-                    await alarm.look()  # it may have ended before its first look
+                if alerter is not None and parts.config.until_idle:
+                    await alerter.look()  # it may have ended before its first look
         finally:
             await engine.gone.apply()
             incidents.flush()
             await asyncio.to_thread(keeping.stop)
         return stopped
     finally:
-        if parts.doorbell is not None:
-            await parts.doorbell.close()
+        if parts.notifier is not None:
+            await parts.notifier.close()
         await parts.channels.close()
         await store.close()
 
 
-def _shown(parts: Parts, page: Page, worker: Worker, worker_id: int) -> AbstractAsyncContextManager[None]:
+def _shown(parts: Parts, page: MetricsPage, worker: Worker, worker_id: int) -> AbstractAsyncContextManager[None]:
     schemes = {scheme_of(each) for each in parts.channels.settings()}
     kept = {} if parts.retention is None else parts.retention.stages
     return attended(page, parts.open_store, worker, worker_id, parts.emit, schemes, kept)
@@ -149,17 +149,17 @@ async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:
     return memory
 
 
-def _alarm_of(parts: Parts, store: Store, namespace: str) -> Alerter | None:
+def _alerter_of(parts: Parts, store: Store, namespace: str) -> Alerter | None:
     if parts.alerts is None:
         return None
     return Alerter(store, parts.alerts, transports_of(parts.alerts, parts.channels, namespace), parts.emit)
 
 
-def _heard(*ears: Emit) -> Emit:
+def _to_all(*listeners: Emit) -> Emit:
     """Let all of them hear each fact."""
 
     def each(fact: Fact) -> None:
-        for hear in ears:
+        for hear in listeners:
             hear(fact)
 
     return each

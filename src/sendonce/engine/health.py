@@ -37,7 +37,7 @@ class Health:
         """The database has answered."""
         self._heard_at = time.monotonic()
 
-    def hear(self, fact: Fact) -> None:
+    def on_fact(self, fact: Fact) -> None:
         """Note which part of the worker has lost the database, and that the worker is registered."""
         match fact:
             case Begun():

@@ -117,18 +117,18 @@ class LeaseKeeper:
     """Runs in a thread with a connection of its own, so that it is on time even when the sender's loop is busy."""
 
     def __init__(
-        self, store: LeaseStore, book: HeldLeases, decide: Callable[[Sequence[Report]], Sequence[Result]],
-        *, worker_id: int, hold: timedelta, emit: Emit, vitals: Health | None = None,
+        self, store: LeaseStore, held_leases: HeldLeases, decide: Callable[[Sequence[Report]], Sequence[Result]],
+        *, worker_id: int, hold: timedelta, emit: Emit, health: Health | None = None,
         on_expired: Callable[[Sequence[Result]], None] | None = None, memory: Memory | None = None,
     ) -> None:  # fmt: skip
         self._store = store
-        self._book = book
+        self._held_leases = held_leases
         self._decide = decide
         self._worker_id = worker_id
         self._hold = hold
         self._emit = emit
         self._on_expired = on_expired
-        self._vitals = vitals or Health()
+        self._health = health or Health()
         self._memory = memory or Memory()
         now = time.monotonic()
         self._next = {"renew": 0.0, "beat": 0.0, "roll_up": now + ROLL_UP_SECONDS, "end_loss": 0.0, "adopt": now}
@@ -139,10 +139,10 @@ class LeaseKeeper:
         pause = min(0.25, self._hold.total_seconds() / 8)
         outage = Outage(PART, self._emit)
         while not stop.is_set():
-            self._vitals.turn(PART)
+            self._health.turn(PART)
             try:
                 await self.tick()
-                self._vitals.heard()
+                self._health.heard()
                 outage.over()
             except StoreBusy as error:
                 outage.met(error)
@@ -151,7 +151,7 @@ class LeaseKeeper:
                     await stop.wait()
             except TimeoutError:
                 continue
-        self._vitals.rest(PART)
+        self._health.rest(PART)
         await self.leave()
 
     async def tick(self) -> None:
@@ -176,7 +176,7 @@ class LeaseKeeper:
 
     async def _beat(self) -> None:
         """Say that we are alive; and everybody knows the newest claim of all, whoever of us is the next to claim."""
-        progressed, witness = self._book.take_progress(), self._memory.witness
+        progressed, witness = self._held_leases.take_progress(), self._memory.witness
         self._memory.hear(await self._store.beat(self._worker_id, progressed=progressed, witness=witness))
 
     async def _renew(self) -> None:
@@ -184,7 +184,7 @@ class LeaseKeeper:
         if now < self._next["renew"]:
             return
         self._next["renew"] = now + self._hold.total_seconds() / 4
-        asked = self._book.held()
+        asked = self._held_leases.held()
         if not asked:
             return
         checkpoint("keeper.before_renew")
@@ -194,18 +194,18 @@ class LeaseKeeper:
         except StoreBusy:
             self._next["renew"] = 0.0
             raise
-        lost = self._book.renewed(asked, granted, begun + self._hold.total_seconds())
+        lost = self._held_leases.renewed(asked, granted, begun + self._hold.total_seconds())
         if lost:
             self._emit(LeasesLost(leases=lost))
 
     async def _release(self) -> None:
-        done = self._book.take_done()
+        done = self._held_leases.take_done()
         if not done:
             return
         try:
             await self._store.release(done)
         except StoreBusy:
-            self._book.give_back_done(done)
+            self._held_leases.give_back_done(done)
             raise
 
     async def _expire(self) -> None:
@@ -215,7 +215,7 @@ class LeaseKeeper:
             self._emit(Expired.of(results))
             if self._on_expired is not None:
                 self._on_expired(results)
-            self._vitals.turn(PART)
+            self._health.turn(PART)
             await self._renew()  # a long row of expired leases must not cost us our own
 
     async def _end_loss(self) -> None:

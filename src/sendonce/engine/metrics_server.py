@@ -224,12 +224,12 @@ class Look:
             self._asking.cancel()
 
 
-class Page:
+class MetricsPage:
     """What the server shows. The worker fills in what is known once it is there."""
 
-    def __init__(self, vitals: Health, tallies: Counters) -> None:
-        self._vitals = vitals
-        self._tallies = tallies
+    def __init__(self, health: Health, counters: Counters) -> None:
+        self._health = health
+        self._counters = counters
         self.look: Look | None = None
         self.in_flight: Callable[[], int] = lambda: 0
         self.of_database: Callable[[], list[Measured]] = list
@@ -253,25 +253,25 @@ class Page:
 
         own: list[Measured] = [
             (metrics.IN_FLIGHT, alone(self.in_flight())),
-            (metrics.ANSWERS, alone(0 if self._vitals.has_lost_the_database else 1)),
+            (metrics.ANSWERS, alone(0 if self._health.has_lost_the_database else 1)),
         ]
-        measured = [*self._tallies.measured(), *own, *self.of_database()]
+        measured = [*self._counters.measured(), *own, *self.of_database()]
         text, content_type = metrics.exposition(measured, ",".join(request.headers.getall("Accept", [])))
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _live(self, request: "web.BaseRequest") -> "web.Response":
-        return _answer(self._vitals.stuck(), "the worker goes round")
+        return _answer(self._health.stuck(), "the worker goes round")
 
     async def _ready(self, request: "web.BaseRequest") -> "web.Response":
-        trouble = self._vitals.unready()
-        if trouble is None and not self._vitals.has_heard_lately and not (self.look and await self.look.is_answered()):
+        trouble = self._health.unready()
+        if trouble is None and not self._health.has_heard_lately and not (self.look and await self.look.is_answered()):
             trouble = "the database does not answer"
         return _answer(trouble, "the worker takes work")
 
 
 @asynccontextmanager
 async def attended(
-    page: Page,
+    page: MetricsPage,
     open_store: Callable[[], Awaitable[Store]],
     worker: Worker,
     worker_id: int,
@@ -298,7 +298,7 @@ async def attended(
 
 
 @asynccontextmanager
-async def serving(address: Address | None, page: Page, emit: Emit) -> AsyncIterator[None]:
+async def serving(address: Address | None, page: MetricsPage, emit: Emit) -> AsyncIterator[None]:
     """Serve the page while the worker works; ConfigError, before anything else was done, when that cannot be."""
     if address is None:
         yield

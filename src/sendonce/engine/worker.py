@@ -41,16 +41,16 @@ class Worker:
     """One sender, one claiming loop, one settling loop. The lease keeper runs beside it."""
 
     def __init__(
-        self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies, book: HeldLeases,
-        config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit, doorbell: Notifier | None = None,
-        rooms: RoomStore, credentials: CredentialStore | None = None,
+        self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies,
+        held_leases: HeldLeases, config: WorkerConfig, *, worker_id: int, namespace: str, emit: Emit,
+        notifier: Notifier | None = None, rooms: RoomStore, credentials: CredentialStore | None = None,
         on_settled: Sequence[Callable[[Sequence[Result]], None]] = (),
-        on_raise: Callable[[Claim, BaseException], None] | None = None, vitals: Health | None = None,
+        on_raise: Callable[[Claim, BaseException], None] | None = None, health: Health | None = None,
         is_counted: bool = False, memory: Memory | None = None, name: str = "",
     ) -> None:  # fmt: skip
         self._orchestrator = orchestrator
         self._leases = leases
-        self._book = book
+        self._held_leases = held_leases
         self._config = config
         self._worker_id = worker_id
         self._name = name
@@ -58,8 +58,8 @@ class Worker:
         self._is_anew = False
         self._is_other_told = False
         self._emit = emit
-        self._doorbell = doorbell
-        self._vitals = vitals or Health()
+        self._notifier = notifier
+        self._health = health or Health()
         self._is_counted = is_counted
         self._reports: list[Report] = []
         self._seconds: list[float] = []
@@ -89,7 +89,7 @@ class Worker:
 
     def stop(self) -> None:
         """Claim no more; finish what is in flight."""
-        self._vitals.is_stopping = True
+        self._health.is_stopping = True
         self._stop.set()
         self._slot_free.set()
 
@@ -102,7 +102,7 @@ class Worker:
             try:
                 await self._claim_until_stopped()
             except Exception:
-                self._vitals.end(CLAIMS)
+                self._health.end(CLAIMS)
                 await self._finish(settling)  # whatever ended the claiming, what was sent is still written down
                 raise
             await self._finish(settling)
@@ -122,26 +122,26 @@ class Worker:
 
     async def _claim_until_stopped(self) -> None:
         pause = QUICKEST_POLL
-        patience = Backoff(CLAIMS, self._emit)
+        backoff = Backoff(CLAIMS, self._emit)
         empty_turns = 0
         while not self._stop.is_set():
-            self._vitals.turn(CLAIMS)
+            self._health.turn(CLAIMS)
             await self._wait_for_slots()
             if self._stop.is_set():
                 return
             wanted = self._sender.free
             try:
-                if patience.is_needed:
+                if backoff.is_needed:
                     await self._come_back()
                     if self._stop.is_set():
                         return
                 claimed = await self._claim(wanted)
-                patience.calm()
+                backoff.calm()
                 empty_turns = 0 if claimed or self.in_flight else empty_turns + 1
                 if claimed == 0 and self._config.until_idle and await self._is_idle(empty_turns):
                     return
             except StoreBusy as error:
-                await patience.wait(error, self._stop)
+                await backoff.wait(error, self._stop)
                 continue
             if claimed:
                 pause = QUICKEST_POLL
@@ -220,7 +220,7 @@ class Worker:
         self._memory.note(started.lease)
         self._is_other_told = False
         good_until = begun + self._config.lease.total_seconds()
-        held = self._book.enter(started.lease.id, good_until, len(claims))
+        held = self._held_leases.enter(started.lease.id, good_until, len(claims))
         self._fairness.begin(claims)
         checkpoint("worker.after_claim")
         self._sender.take(held, claims)
@@ -240,7 +240,7 @@ class Worker:
                 self._emit(CommitsLost(is_new=loss.noticed_by == self._name))
             self._memory.forget()
         while await self._orchestrator.mark_loss():
-            self._vitals.turn(CLAIMS)
+            self._health.turn(CLAIMS)
 
     async def _come_back(self) -> None:
         """The database was away: is it where it was, and has it the newest claim that we know of?
@@ -270,7 +270,7 @@ class Worker:
         """Wait for a free slot, then a moment more: one claim for several slots is cheaper than one for each."""
         while not self._stop.is_set() and not self._has_room(1):
             await self._until_slot_free(TURN_SECONDS)
-            self._vitals.turn(CLAIMS)
+            self._health.turn(CLAIMS)
         gathered = max(1, self._config.concurrency // 2)
         deadline = time.monotonic() + GATHER_SECONDS
         while not self._stop.is_set() and not self._has_room(gathered):
@@ -292,7 +292,7 @@ class Worker:
 
     async def _rest(self, seconds: float) -> None:
         """Wait until something may be due: a pause, an announcement, or the order to stop."""
-        ring = self._doorbell.wait(timedelta(seconds=seconds)) if self._doorbell else asyncio.sleep(seconds)
+        ring = self._notifier.wait(timedelta(seconds=seconds)) if self._notifier else asyncio.sleep(seconds)
         tasks = {asyncio.ensure_future(ring), asyncio.ensure_future(self._stop.wait())}
         if self._waiting.has_open:
             self._slot_free.clear()
@@ -333,25 +333,25 @@ class Worker:
     async def _settle(self, batch: list[Report], seconds: list[float]) -> None:
         """Write a batch, as often as it takes: results must not be lost because the database was away."""
         results = self._orchestrator.decide(batch)
-        patience = Backoff(RESULTS, self._emit)
+        backoff = Backoff(RESULTS, self._emit)
         verdicts: list[Verdict] = []
         while not verdicts:
             begun = time.monotonic()
-            self._vitals.turn(RESULTS)
+            self._health.turn(RESULTS)
             try:
                 checkpoint("worker.before_settle")
                 verdicts = await self._orchestrator.settle(results)
             except StoreBusy as error:
-                await patience.wait(error, None)
+                await backoff.wait(error, None)
                 continue
             checkpoint("worker.after_settle")
-            patience.calm()
-            self._vitals.rest(RESULTS)
+            backoff.calm()
+            self._health.rest(RESULTS)
             settled = Settled.of(results, verdicts, timedelta(seconds=time.monotonic() - begun), seconds)
             self._count(results, settled)
 
     def _count(self, results: list[Result], settled: Settled) -> None:
-        self._book.settled([result.report.lease_id for result in results])
+        self._held_leases.settled([result.report.lease_id for result in results])
         self._finished += len(results)
         self._in_doubt += settled.in_doubt
         self._emit(settled)
@@ -360,7 +360,7 @@ class Worker:
 
     async def _finish(self, settling: asyncio.Task[None]) -> None:
         """Let what is in flight end within the grace period, cut off the rest, and settle everything."""
-        self._vitals.rest(CLAIMS)
+        self._health.rest(CLAIMS)
         grace = self._config.grace.total_seconds()
         if self.in_flight and not self._config.until_idle:
             self._emit(Stopping(in_flight=self.in_flight, grace=self._config.grace))

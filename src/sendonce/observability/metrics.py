@@ -205,7 +205,7 @@ class Counters:
         for metric, values in _KNOWN.items():
             self._counts[metric] = Counter({(value,): 0 for value in values})
 
-    def hear(self, fact: Fact) -> None:
+    def on_fact(self, fact: Fact) -> None:
         """Count a fact."""
         with self._lock:
             match fact:

@@ -12,7 +12,7 @@ from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import RequestState
 from sendonce.errors import BadDestination, BadEvent, ConfigError
 from sendonce.outbox.entries import Draft, Order, Recorded, distinct, render
-from sendonce.outbox.requests import RECORD, Asked, Requested, RequestOrder, checked, read_state
+from sendonce.outbox.requests import RECORD, RequestDraft, Requested, RequestOrder, checked, read_state
 from sendonce.sql.drivers import AsyncConnection, SchemaExpected, SyncConnection, async_driver, sync_driver
 from sendonce.sql.queries import Database, Statements
 
@@ -171,7 +171,7 @@ class Outbox:
         that was not said, or when the version is lower. Keys and versions are known until retention removes them
         ([retention] keys, 90 days after the end). On any error nothing of it was written.
         """
-        asked = Asked(
+        asked = RequestDraft(
             type, payload, key, subject, version, required, optional, rerun, tenant, headers, expires_at, if_unsure
         )
         run = sync_driver(connection)
@@ -198,7 +198,7 @@ class Outbox:
         if_different: IfDifferent = "raise",
     ) -> Requested:
         """`request` on an async connection or session."""
-        asked = Asked(
+        asked = RequestDraft(
             type, payload, key, subject, version, required, optional, rerun, tenant, headers, expires_at, if_unsure
         )
         run = async_driver(connection)
@@ -226,7 +226,7 @@ class Outbox:
         entries, places = distinct(rendered, keep_first=keep_first)
         return _Batch(Order(entries, keep_first, self.notify), places)
 
-    def _order(self, asked: Asked, if_different: IfDifferent) -> RequestOrder:
+    def _order(self, asked: RequestDraft, if_different: IfDifferent) -> RequestOrder:
         wanted = checked(asked, self.largest_payload, self.most_destinations)
         if self.schemes is not None:
             _check_schemes([wanted.event], self.schemes)

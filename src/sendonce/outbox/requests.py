@@ -11,7 +11,7 @@ from sendonce.domain.destinations import named
 from sendonce.domain.events import UNIQUE, Key, To, render_key
 from sendonce.domain.policies import IfUnsure
 from sendonce.domain.requests import (
-    Known,
+    Existing,
     NewRequest,
     RecipientState,
     RequestState,
@@ -43,7 +43,7 @@ class Requested(NamedTuple):
     duplicate: bool
 
 
-class Asked(NamedTuple):
+class RequestDraft(NamedTuple):
     """A request as the caller writes it down, before it is checked and rendered."""
 
     type: str
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     if_unsure: IfUnsure | str | None
 
 
-def checked(asked: Asked, largest_payload: int, most_destinations: int) -> NewRequest:
+def checked(asked: RequestDraft, largest_payload: int, most_destinations: int) -> NewRequest:
     """The request, checked and rendered; BadEvent or BadDestination says what to change."""
     subject, version = event_key(asked.subject, asked.version)
     if asked.key is UNIQUE:
@@ -133,7 +133,7 @@ def _request(order: RequestOrder, database: Database) -> Statements[Requested]:
 
 def _there(rows: Rows) -> There:
     found = {
-        how: Known(request_id, event_id, version, run, bool(is_same))
+        how: Existing(request_id, event_id, version, run, bool(is_same))
         for how, request_id, event_id, version, run, is_same in rows
     }
     return There(*(found.get(how) for how in range(3)))

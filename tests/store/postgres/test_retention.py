@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from sendonce.admin.erase import erase
-from sendonce.admin.prune import Plan, prune
+from sendonce.admin.prune import PrunePlan, prune
 from sendonce.domain.emails import Email
 from sendonce.domain.outcomes import Delivered
 from sendonce.engine.retention import Retention, RetentionSettings
@@ -124,7 +124,7 @@ async def test_M10_janitor_prunes_with_the_real_code(database: PostgresDatabase,
     everything = RetentionSettings(payloads=NOW, history=NOW, keys=timedelta(days=1), workers=NOW, operations=NOW)
 
     await Retention(janitor, everything, facts.append, worker_id=1).look()
-    plan = Plan(about="everything", ages={Stage.KEYS: NOW}, workers=NOW, operations=NOW)
+    plan = PrunePlan(about="everything", ages={Stage.KEYS: NOW}, workers=NOW, operations=NOW)
     done = [each async for each in prune(janitor, plan, operator="ada", reason="test", archive=lambda documents: None)]
 
     assert facts == [Pruned(contents=1, deliveries=1, events=0, rest=0)]

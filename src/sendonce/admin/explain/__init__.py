@@ -6,7 +6,7 @@ from datetime import datetime
 from sendonce.admin.explain.find import find
 from sendonce.admin.explain.messages import MESSAGE, message_story
 from sendonce.admin.explain.sentences import Story, tell
-from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.explain.snapshot import Snapshot
 from sendonce.admin.stops import holding
 from sendonce.admin.text import dated, one_line
 from sendonce.domain.texts import provider_token
@@ -99,13 +99,13 @@ async def _told(store: ReadStore, status: Status, namespace: str, event: EventRo
 
 async def _gather(
     store: ReadStore, status: Status, namespace: str, delivery: DeliveryRow, siblings: list[DeliveryRow]
-) -> Known:
+) -> Snapshot:
     subscription = None
     if delivery.subscription_id is not None:
         subscription = await store.subscription(delivery.subscription_id)
     address = subscription.destination if subscription else delivery.destination
     generations = [each for each in siblings if each.destination == delivery.destination]
-    return Known(
+    return Snapshot(
         now=status.now,
         delivery=delivery,
         token=provider_token(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from sendonce.admin.explain.snapshot import Known
+from sendonce.admin.explain.snapshot import Snapshot
 from sendonce.admin.status import waits_for
 from sendonce.admin.stops import spelled
 from sendonce.admin.text import ago, counted, dated, one_line, ordinal, until
@@ -18,7 +18,7 @@ IN_LOST_TIME = ": this database has lost commits, and somebody may have requeued
 NO_WORKER = "no worker is alive; start one with: sendonce worker"
 
 
-def whereabouts(known: Known) -> list[str]:
+def whereabouts(known: Snapshot) -> list[str]:
     """The sentences for this delivery: where it is and why, then what happens next."""
     match known.delivery.status:
         case DeliveryState.PENDING | DeliveryState.PENDING_RETRY:
@@ -39,7 +39,7 @@ def error_text(attempt: AttemptRow | DeadLetterRow) -> str:
     return ": ".join(part for part in parts if part) or "no error was recorded"
 
 
-def _why_open(known: Known) -> list[str]:
+def _why_open(known: Snapshot) -> list[str]:
     sentences = _doubt(known)
     if known.delivery.proven_at is not None:
         sentences.append(f"a late answer has shown {ago(known.delivery.proven_at, known.now)} that it was delivered")
@@ -50,7 +50,7 @@ def _why_open(known: Known) -> list[str]:
     return sentences
 
 
-def _doubt(known: Known) -> list[str]:
+def _doubt(known: Snapshot) -> list[str]:
     if not known.delivery.in_doubt:
         return []
     attempt = known.doubtful
@@ -62,7 +62,7 @@ def _doubt(known: Known) -> list[str]:
     return [f"it may have been sent: attempt {attempt.attempt} ended without an answer ({error_text(attempt)})"]
 
 
-def _next_when_open(known: Known) -> list[str]:
+def _next_when_open(known: Snapshot) -> list[str]:
     delivery, now = known.delivery, known.now
     if held := _held(known):
         return [held]
@@ -81,7 +81,7 @@ def _next_when_open(known: Known) -> list[str]:
     return sentences
 
 
-def _waiting(known: Known) -> str:
+def _waiting(known: Snapshot) -> str:
     if known.room is None:
         return "it waits for its turn" + known.for_operators(f" ({one_line(known.delivery.parked_on or '')})")
     others = f" with {counted(known.room.waiting - 1, 'other')}" if known.room.waiting > 1 else ""
@@ -90,7 +90,7 @@ def _waiting(known: Known) -> str:
     return f"it waits{others} {waits_for(known.room, known.now)}; no attempt is spent on that"
 
 
-def _action(known: Known, number: str) -> str:
+def _action(known: Snapshot, number: str) -> str:
     if known.delivery.proven_at is not None:
         return f"the {number} attempt, which completes it without sending,"
     if known.delivery.in_doubt and known.subscription is not None and known.subscription.ask is not None:
@@ -101,7 +101,7 @@ def _action(known: Known, number: str) -> str:
     return f"the {number} attempt"
 
 
-def _held(known: Known) -> str | None:
+def _held(known: Snapshot) -> str | None:
     subscription, stop = known.subscription, known.stop
     if stop is not None and known.is_for_tenant:
         return "it is held back for now, and sent later"
@@ -117,7 +117,7 @@ def _held(known: Known) -> str | None:
     return None
 
 
-def _being_sent(known: Known) -> str:
+def _being_sent(known: Snapshot) -> str:
     lease, now = known.lease, known.now
     if lease is None:
         return "its attempt has just ended and is being settled; look again"
@@ -134,7 +134,7 @@ def _being_sent(known: Known) -> str:
     )
 
 
-def _completed(known: Known) -> str:
+def _completed(known: Snapshot) -> str:
     delivery = known.delivery
     named = f", where its id is {one_line(delivery.notification_id)}" if delivery.notification_id else ""
     moment = dated(delivery.notified_at or delivery.updated_at, known.now)
@@ -148,7 +148,7 @@ def _completed(known: Known) -> str:
     return f"delivered {moment} by attempt {last.attempt}{named}; nothing more happens"
 
 
-def _given_up(known: Known) -> list[str]:
+def _given_up(known: Snapshot) -> list[str]:
     letter = known.dead_letter
     if letter is None:
         return [f"given up {dated(known.delivery.updated_at, known.now)}; its dead letter is no longer kept"]
@@ -170,7 +170,7 @@ def _given_up(known: Known) -> list[str]:
     return [*sentences, *_commands(known, letter)]
 
 
-def _commands(known: Known, letter: DeadLetterRow) -> list[str]:
+def _commands(known: Snapshot, letter: DeadLetterRow) -> list[str]:
     """What an operator may type for an open dead letter."""
     sentences = []
     requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
@@ -202,10 +202,10 @@ class Story:
     generations: tuple[str, ...]
     findings: tuple[str, ...]
     evidence: tuple[str, ...]
-    known: Known
+    known: Snapshot
 
 
-def tell(known: Known) -> Story:
+def tell(known: Snapshot) -> Story:
     return Story(
         goes_to=_goes_to(known),
         attempts=tuple(_attempt(known, each) for each in known.attempts),
@@ -217,7 +217,7 @@ def tell(known: Known) -> Story:
     )
 
 
-def _goes_to(known: Known) -> str:
+def _goes_to(known: Snapshot) -> str:
     delivery = known.delivery
     if delivery.subscription_id is None:
         return f"to {one_line(delivery.destination, 2000)}"
@@ -226,7 +226,7 @@ def _goes_to(known: Known) -> str:
     return f"to {one_line(known.address, 2000)}, for subscription {delivery.subscription_id}"
 
 
-def _attempt(known: Known, attempt: AttemptRow) -> str:
+def _attempt(known: Snapshot, attempt: AttemptRow) -> str:
     begun = f"attempt {attempt.attempt}, {ago(attempt.created_at, known.now)}"
     if attempt.finished_at is None or attempt.outcome is None:
         return f"{begun}: has not ended" + known.for_operators(f", under lease {attempt.lease_id}")
@@ -242,7 +242,7 @@ def _attempt(known: Known, attempt: AttemptRow) -> str:
     return told
 
 
-def _generations(known: Known) -> list[str]:
+def _generations(known: Snapshot) -> list[str]:
     told = []
     for other in known.generations:
         if other.generation < known.delivery.generation:
@@ -255,7 +255,7 @@ def _generations(known: Known) -> list[str]:
     return told
 
 
-def _correction(known: Known, correction: CorrectionRow) -> str:
+def _correction(known: Snapshot, correction: CorrectionRow) -> str:
     by = f" by {one_line(correction.operator)}" if correction.operator else ""
     why = f" ({one_line(correction.reason)})" if correction.reason else ""
     told = f"corrected {ago(correction.created_at, known.now)}{by}{why}"
@@ -277,14 +277,14 @@ _EFFECTS = {
 }
 
 
-def _evidence(known: Known, evidence: EvidenceRow) -> str:
+def _evidence(known: Snapshot, evidence: EvidenceRow) -> str:
     occurred = "" if evidence.occurred_at is None else f", as of {dated(evidence.occurred_at, known.now)}"
     about = f" ({one_line(evidence.details)})" if evidence.details else ""
     said = f"{one_line(evidence.source)} said {evidence.outcome}{about}{occurred}"
     return f"{ago(evidence.created_at, known.now)} {said}; {_EFFECTS.get(evidence.effect, evidence.effect)}"
 
 
-def _finding(known: Known, finding: FindingRow) -> str:
+def _finding(known: Snapshot, finding: FindingRow) -> str:
     about = f" about attempt {finding.attempt}" if finding.attempt is not None else ""
     parts = [finding.outcome, finding.error_code, finding.notification_id, finding.details]
     said = ", ".join(one_line(part) for part in parts if part)

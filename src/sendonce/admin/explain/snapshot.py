@@ -26,7 +26,7 @@ _VARIABLE = "SENDONCE_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Snapshot:
     """One delivery with all that belongs to it: `address` is where it leads to, `stop` or `room` what holds it.
 
     `is_for_tenant`: it is told to a tenant, who has no command line and is not to know who runs the service.
@@ -49,9 +49,9 @@ class Known:
     has_workers: bool = True
     is_for_tenant: bool = False
 
-    def for_tenant(self) -> "Known":
+    def for_tenant(self) -> "Snapshot":
         """Return what a tenant may be told of it: no operator, reason of an operator, worker or other tenant's work."""
-        return Known(
+        return Snapshot(
             now=self.now,
             delivery=self.delivery,
             token=self.token,

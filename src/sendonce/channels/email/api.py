@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sendonce.channels.email.mail import Mail
 from sendonce.channels.http.answers import retry_after_of
-from sendonce.channels.http.client import Answer, Answered, Forbidden, HttpClient, Lost, NotSent, Ours
+from sendonce.channels.http.client import Answered, Forbidden, HttpAnswer, HttpClient, Lost, NotSent, Ours
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import LACKING, PROVIDER_HAD_IT, PROVIDER_LOST, RATE_LIMITED, SERVER, http_answer
 from sendonce.domain.emails import parse_mailbox
@@ -178,7 +178,7 @@ def time_of(text: str) -> datetime | None:
         return None
 
 
-def _read(answer: Answer) -> Said:
+def _read(answer: HttpAnswer) -> Said:
     try:
         parts = json.loads(answer.text)
     except (ValueError, RecursionError):

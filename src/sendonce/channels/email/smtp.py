@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sendonce.channels.email.mail import Mail
 from sendonce.channels.email.mime import Letter, compose
-from sendonce.channels.email.smtp_session import Lost, Ours, Pool, Progress, Step
+from sendonce.channels.email.smtp_session import ConnectionLost, OurFault, Pool, SmtpProgress, SmtpStep
 from sendonce.channels.email.smtp_settings import SmtpSettings
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import BAD_CONTENT, CONNECTIONS_BUSY, CUT_AFTER, CUT_BEFORE, RECIPIENT_LATE, SERVER
@@ -42,35 +42,35 @@ class SmtpChannel:
         await self._pool.close()
 
     async def _within(self, letter: Letter, timeout: float) -> Outcome:
-        progress = Progress()
+        progress = SmtpProgress()
         end = asyncio.get_running_loop().time() + timeout
         try:
             async with asyncio.timeout(timeout * SHARE_BEFORE_FINAL) as limit:
                 progress.before_final = lambda: limit.reschedule(end)
                 async with self._pool.slots:
                     return await self._hand_over(letter, progress)
-        except Ours as trouble:
+        except OurFault as trouble:
             return trouble.outcome
-        except Lost as lost:
+        except ConnectionLost as lost:
             return _lost(progress.step, lost.code)
         except TimeoutError:
             return _late(progress.step)
 
-    async def _hand_over(self, letter: Letter, progress: Progress) -> Outcome:
-        progress.step = Step.CONNECTING
+    async def _hand_over(self, letter: Letter, progress: SmtpProgress) -> Outcome:
+        progress.step = SmtpStep.CONNECTING
         session = self._pool.reuse()
         try:
             answer: Outcome | None = None
             if session is not None:
                 try:
                     answer = await session.begin(letter, progress)
-                except Lost:
+                except ConnectionLost:
                     session.drop()
                 if not session.is_connected:
                     # It was closed while it was idle: nothing of this mail was said yet, so a new one is as good.
                     session = None
             if session is None:
-                progress.step = Step.CONNECTING
+                progress.step = SmtpStep.CONNECTING
                 session = await self._pool.open()
                 answer = await session.begin(letter, progress)
             return answer or await session.finish(letter, progress)
@@ -79,21 +79,21 @@ class SmtpChannel:
                 self._pool.give_back(session)
 
 
-def _lost(step: Step, code: str) -> Outcome:
-    if step >= Step.FINAL:
+def _lost(step: SmtpStep, code: str) -> Outcome:
+    if step >= SmtpStep.FINAL:
         return replace(CUT_AFTER, code=code)
     return replace(CUT_BEFORE, code=code, message=f"no valid answer at {step.name}, before the whole mail had gone out")
 
 
-def _late(step: Step) -> Outcome:
+def _late(step: SmtpStep) -> Outcome:
     match step:
-        case Step.WAITING:
+        case SmtpStep.WAITING:
             return CONNECTIONS_BUSY
-        case Step.CONNECTING:
+        case SmtpStep.CONNECTING:
             return replace(SERVER, message="the mail server could not be reached in time")
-        case Step.RCPT:
+        case SmtpStep.RCPT:
             return RECIPIENT_LATE
-        case Step.FINAL:
+        case SmtpStep.FINAL:
             return replace(
                 CUT_AFTER, code="read_timeout", message="no answer in time after the whole mail had gone out"
             )

@@ -45,7 +45,7 @@ _OURS = {
 }
 
 
-class Step(IntEnum):
+class SmtpStep(IntEnum):
     """How far a mail has come. From FINAL on it may have been accepted."""
 
     WAITING = 0
@@ -56,7 +56,7 @@ class Step(IntEnum):
     FINAL = 5
 
 
-def meaning(step: Step, code: int, text: str) -> Outcome:
+def meaning(step: SmtpStep, code: int, text: str) -> Outcome:
     """What a no (4xx or 5xx) to this step means."""
     said = response(code, text)
     if code < 500:
@@ -72,14 +72,14 @@ def response(code: int, text: str) -> str:
     return clean(f"{code} {text}", RESPONSE_LENGTH)
 
 
-def _busy(step: Step, code: int) -> Failed:
+def _busy(step: SmtpStep, code: int) -> Failed:
     """Who is not ready: the server itself, or it for this one recipient (greylisting, a full mailbox), or this mail."""
     if code == _CLOSING:
         return CLOSING
-    return RECIPIENT_BUSY if step is Step.RCPT else MAIL_BUSY
+    return RECIPIENT_BUSY if step is SmtpStep.RCPT else MAIL_BUSY
 
 
-def _our_fault(step: Step, code: int, text: str) -> Deferred | None:
+def _our_fault(step: SmtpStep, code: int, text: str) -> Deferred | None:
     enhanced = _ENHANCED.match(text)
     if code in _LOG_IN:
         return replace(CREDENTIALS, message=_NOT_LOGGED_IN)
@@ -87,9 +87,9 @@ def _our_fault(step: Step, code: int, text: str) -> Deferred | None:
         return MISUNDERSTOOD
     if enhanced is not None and enhanced[1] in _OURS:
         return _OURS[enhanced[1]]
-    if step is Step.RCPT and _RELAYING.search(text):
+    if step is SmtpStep.RCPT and _RELAYING.search(text):
         return replace(ACCOUNT, message="the mail server does not relay mails for us")
-    if step is Step.MAIL and code not in _TOO_LARGE:
+    if step is SmtpStep.MAIL and code not in _TOO_LARGE:
         return _OURS["5.7.60"]
     return None
 
@@ -99,7 +99,7 @@ _PIECE = 65_536
 _FLUSH_SECONDS = 0.005
 
 
-class Ours(Exception):
+class OurFault(Exception):
     """There is no connection, and the fault is on our side."""
 
     def __init__(self, outcome: Deferred) -> None:
@@ -107,7 +107,7 @@ class Ours(Exception):
         self.outcome = outcome
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone (connection_lost), or what came over it was not SMTP (malformed_answer)."""
 
     def __init__(self, code: str = "connection_lost") -> None:
@@ -115,17 +115,17 @@ class Lost(Exception):
         self.code = code
 
 
-class Progress:
+class SmtpProgress:
     """How far one mail has come. `before_final` is called when all but the final dot has left us."""
 
     __slots__ = ("before_final", "step")
 
     def __init__(self) -> None:
-        self.step = Step.WAITING
+        self.step = SmtpStep.WAITING
         self.before_final: Callable[[], None] = lambda: None
 
 
-class Session:
+class SmtpSession:
     """A connection that is logged in. `is_ready`: the next mail may begin, nothing of the last one is left."""
 
     def __init__(self, client: aiosmtplib.SMTP) -> None:
@@ -135,8 +135,8 @@ class Session:
         self.used_at = 0.0
 
     @classmethod
-    async def open(cls, settings: SmtpSettings, tls: ssl.SSLContext | None) -> "Session":
-        """Connect, encrypt and log in; Ours says why that did not work.
+    async def open(cls, settings: SmtpSettings, tls: ssl.SSLContext | None) -> "SmtpSession":
+        """Connect, encrypt and log in; OurFault says why that did not work.
 
         What the server says until then is not kept: some repeat the line with our password in it.
         """
@@ -159,7 +159,7 @@ class Session:
                 await session._client.ehlo()
             session.is_ready = True
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            raise Ours(why_not_open(error)) from None
+            raise OurFault(why_not_open(error)) from None
         finally:
             if not session.is_ready:
                 session.drop()
@@ -169,12 +169,12 @@ class Session:
     def is_connected(self) -> bool:
         return self._client.is_connected
 
-    async def begin(self, letter: Letter, progress: Progress) -> Outcome | None:
+    async def begin(self, letter: Letter, progress: SmtpProgress) -> Outcome | None:
         """Reset what is left of the last mail and announce the sender; the outcome when the server says no."""
         self.is_ready = False
-        progress.step = Step.MAIL
+        progress.step = SmtpStep.MAIL
         if self._needs_reset and (await self._command(b"RSET"))[0] != 250:
-            raise Lost
+            raise ConnectionLost
         self._needs_reset = False
         if letter.is_international and not self._client.supports_extension("smtputf8"):
             return self._end(NO_SMTPUTF8)
@@ -185,20 +185,20 @@ class Session:
         self._needs_reset = True
         return None if code == 250 else self._no(progress.step, code, text)
 
-    async def finish(self, letter: Letter, progress: Progress) -> Outcome:
+    async def finish(self, letter: Letter, progress: SmtpProgress) -> Outcome:
         """Name the recipient, hand over the mail and say what came of it."""
-        progress.step = Step.RCPT
+        progress.step = SmtpStep.RCPT
         code, text = await self._command(b"RCPT", b"TO:<%b>" % letter.recipient.encode())
         if code not in (250, 251):
             return self._no(progress.step, code, text)
-        progress.step = Step.DATA
+        progress.step = SmtpStep.DATA
         code, text = await self._command(b"DATA")
         if code != 354:
             return self._no(progress.step, code, text)
         await self._write_all(_DOTS.sub(b"..", letter.data))
         progress.before_final()
         protocol = self._write(b".\r\n")
-        progress.step = Step.FINAL
+        progress.step = SmtpStep.FINAL
         try:
             code, text = await protocol.read_response()
         except aiosmtplib.SMTPException as error:
@@ -216,13 +216,13 @@ class Session:
 
     def leave(self) -> None:
         """Say good-bye and wait for nothing."""
-        with suppress(Lost):
+        with suppress(ConnectionLost):
             self._write(b"QUIT\r\n")
         self.drop()
 
-    def _no(self, step: Step, code: int, text: str) -> Outcome:
+    def _no(self, step: SmtpStep, code: int, text: str) -> Outcome:
         if not 400 <= code < 600:
-            raise Lost("malformed_answer")
+            raise ConnectionLost("malformed_answer")
         return self._end(meaning(step, code, text))
 
     def _end(self, outcome: Outcome) -> Outcome:
@@ -238,7 +238,7 @@ class Session:
 
     def _write(self, data: bytes) -> SMTPProtocol:
         if self._client.protocol is None:
-            raise Lost
+            raise ConnectionLost
         try:
             self._client.protocol.write(data)
         except aiosmtplib.SMTPException as error:
@@ -257,7 +257,7 @@ class Session:
                 await asyncio.sleep(pause)
                 pause = _FLUSH_SECONDS
             if not protocol.is_connected:
-                raise Lost
+                raise ConnectionLost
 
 
 def why_not_open(error: Exception) -> Deferred:
@@ -277,8 +277,10 @@ def why_not_open(error: Exception) -> Deferred:
     return replace(SERVER, message="the mail server does not offer STARTTLS, or no way to log in that we know")
 
 
-def _lost(error: aiosmtplib.SMTPException) -> Lost:
-    return Lost("malformed_answer") if isinstance(error, aiosmtplib.SMTPResponseException) else Lost()
+def _lost(error: aiosmtplib.SMTPException) -> ConnectionLost:
+    return (
+        ConnectionLost("malformed_answer") if isinstance(error, aiosmtplib.SMTPResponseException) else ConnectionLost()
+    )
 
 
 IDLE_SECONDS = 30.0
@@ -293,13 +295,13 @@ class Pool:
     def __init__(self, settings: SmtpSettings, tls: ssl.SSLContext | None) -> None:
         self._settings = settings
         self._tls = tls
-        self._idle: list[Session] = []
+        self._idle: list[SmtpSession] = []
         self.slots = asyncio.Semaphore(settings.pool)
         self._sweeping: asyncio.TimerHandle | None = None
         self._trouble: Deferred | None = None
         self._rest_until = 0.0
 
-    def reuse(self) -> Session | None:
+    def reuse(self) -> SmtpSession | None:
         """A connection that was open a moment ago, if there is one."""
         while self._idle:
             session = self._idle.pop()
@@ -308,14 +310,14 @@ class Pool:
             session.leave()
         return None
 
-    async def open(self) -> Session:
-        """A new connection; Ours says why there is none."""
+    async def open(self) -> SmtpSession:
+        """A new connection; OurFault says why there is none."""
         now = asyncio.get_running_loop().time()
         if self._trouble is not None and now < self._rest_until:
-            raise Ours(self._trouble)
+            raise OurFault(self._trouble)
         try:
-            session = await Session.open(self._settings, self._tls)
-        except Ours as trouble:
+            session = await SmtpSession.open(self._settings, self._tls)
+        except OurFault as trouble:
             self._trouble = trouble.outcome
             log_in = trouble.outcome.code == CREDENTIALS.code
             self._rest_until = now + (REST_AFTER_LOG_IN_SECONDS if log_in else REST_SECONDS)
@@ -323,7 +325,7 @@ class Pool:
         self._trouble = None
         return session
 
-    def give_back(self, session: Session) -> None:
+    def give_back(self, session: SmtpSession) -> None:
         """Keep it for the next mail, or cut it when something of the last one is left on it."""
         if not session.is_ready or not session.is_connected:
             session.drop()

@@ -8,7 +8,7 @@ from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from typing import assert_never
 
-from sendonce.channels.http.client import Answer, Answered, Forbidden, Lost, NotSent, Ours
+from sendonce.channels.http.client import Answered, Forbidden, HttpAnswer, Lost, NotSent, Ours
 from sendonce.domain.answers import FORBIDDEN, LOST, NOT_DIALLED, NOT_SENT, http_answer
 from sendonce.domain.outcomes import Accepted, Deferred, Delivered, Failed, Outcome, Refused, Unknown
 
@@ -22,7 +22,7 @@ def outcome_of(answered: Answered | Deferred) -> Outcome:
     match answered:
         case Deferred():
             return answered
-        case Answer(status, headers, text):
+        case HttpAnswer(status, headers, text):
             return outcome_of_status(status, retry_after_of(headers.get("Retry-After")), text or None)
         case NotSent(code, message):
             return replace(NOT_SENT, code=code, message=message)

@@ -2,7 +2,7 @@
 
 It dials vetted addresses only, follows no redirect, keeps no cookie, asks no proxy, and says what it knows:
 
-    Answer     a status came back
+    HttpAnswer     a status came back
     NotSent    surely nothing of the request reached the other side
     Lost       the request may have gone out, and no answer came back
     Forbidden  the guard said no; nothing was dialled
@@ -33,7 +33,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """A status came back. `text` is the beginning of the body; where that was cut, the status counts all the same."""
 
     status: int
@@ -74,7 +74,7 @@ class Ours:
     again_in: timedelta | None = None
 
 
-Answered: TypeAlias = Answer | NotSent | Lost | Forbidden | Ours
+Answered: TypeAlias = HttpAnswer | NotSent | Lost | Forbidden | Ours
 
 
 class HttpClient:
@@ -126,7 +126,7 @@ class HttpClient:
             code = _code_of(error)
             return (Lost if is_out else NotSent)(code, _MESSAGES[code])
         try:
-            return Answer(response.status, response.headers, await _beginning(response, cap))
+            return HttpAnswer(response.status, response.headers, await _beginning(response, cap))
         finally:
             response.release()
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from sendonce.channels.http.answers import outcome_of, retry_after_of
 from sendonce.channels.http.certificates import context_of
-from sendonce.channels.http.client import Answer, Forbidden, HttpClient
+from sendonce.channels.http.client import Forbidden, HttpAnswer, HttpClient
 from sendonce.channels.http.webhook import post
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.answers import FORBIDDEN, WRONG_BEARER
@@ -138,7 +138,7 @@ class HttpEndpoint:
         if _is_our_fault(answered, self._profile):
             return WRONG_BEARER
         outcome = outcome_of(answered)
-        if isinstance(outcome, Delivered) and isinstance(answered, Answer):
+        if isinstance(outcome, Delivered) and isinstance(answered, HttpAnswer):
             return replace(outcome, notification_id=self._id_for(message, answered))
         return outcome
 
@@ -149,7 +149,7 @@ class HttpEndpoint:
         dialled = _as_dialled(address)
         return dialled.startswith(self._inside) and not _may_climb(dialled[len(self._inside) :].partition("?")[0])
 
-    def _id_for(self, message: Message, answer: Answer) -> str | None:
+    def _id_for(self, message: Message, answer: HttpAnswer) -> str | None:
         return _id_in(answer, _object_in(answer), self._profile)
 
 
@@ -173,7 +173,7 @@ class AskingEndpoint(HttpEndpoint):
             ssl=self._context,
             cap=_CAP,
         )
-        if not isinstance(answered, Answer):
+        if not isinstance(answered, HttpAnswer):
             # The address is in our own settings: nobody else can mend it.
             code = "our_look_up" if isinstance(answered, Forbidden) else answered.code
             return NoAnswer(code, answered.message)
@@ -189,7 +189,7 @@ class AskingEndpoint(HttpEndpoint):
             return NoAnswer("malformed_answer", "it answered a look-up with something other than a JSON object")
         return Found(_id_in(answered, found, self._profile), time_in(found, "sent_at", "created_at"))
 
-    def _id_for(self, message: Message, answer: Answer) -> str | None:
+    def _id_for(self, message: Message, answer: HttpAnswer) -> str | None:
         id = super()._id_for(message, answer)
         # Without ids of its own it knows a message by our token.
         has_ids = self._profile.id_header is not None or self._profile.id_field is not None
@@ -237,10 +237,10 @@ def _may_climb(path: str) -> bool:
 
 def _is_our_fault(answered: object, profile: HttpProfile) -> bool:
     """The secret is ours: with a wrong one every message would be refused, whatever is in it."""
-    return isinstance(answered, Answer) and answered.status == 401 and profile.bearer is not None
+    return isinstance(answered, HttpAnswer) and answered.status == 401 and profile.bearer is not None
 
 
-def _object_in(answer: Answer) -> Mapping[str, Any] | None:
+def _object_in(answer: HttpAnswer) -> Mapping[str, Any] | None:
     try:
         found = json.loads(answer.text)
     except (ValueError, RecursionError):
@@ -248,7 +248,7 @@ def _object_in(answer: Answer) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _id_in(answer: Answer, found: Mapping[str, Any] | None, profile: HttpProfile) -> str | None:
+def _id_in(answer: HttpAnswer, found: Mapping[str, Any] | None, profile: HttpProfile) -> str | None:
     """The endpoint's own id, from its header or else from the JSON object."""
     id: object = answer.headers.get(profile.id_header) if profile.id_header else None
     if id is None and found is not None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from sendonce.channels.http.answers import retry_after_of
 from sendonce.channels.http.certificates import context_of
-from sendonce.channels.http.client import Answer, Forbidden, HttpClient
+from sendonce.channels.http.client import Forbidden, HttpAnswer, HttpClient
 from sendonce.channels.http.endpoint import time_in
 from sendonce.channels.protocol import Message
 from sendonce.domain.answers import BAD_SECRET
@@ -57,12 +57,12 @@ class SubscriptionLookUps:
             cap=_CAP,
             tenant=message.tenant,
         )
-        if isinstance(answered, Answer):
+        if isinstance(answered, HttpAnswer):
             return meaning_of(answered)
         return NoAnswer("address_forbidden" if isinstance(answered, Forbidden) else answered.code, answered.message)
 
 
-def meaning_of(answer: Answer) -> LookUp:
+def meaning_of(answer: HttpAnswer) -> LookUp:
     """What a receiver has said."""
     said = _object_in(answer.text)
     found = said.get("found", said)

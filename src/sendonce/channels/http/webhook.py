@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sendonce.channels.http.answers import outcome_of, without
 from sendonce.channels.http.certificates import context_of
-from sendonce.channels.http.client import BODY_CAP, Answer, Answered, HttpClient
+from sendonce.channels.http.client import BODY_CAP, Answered, HttpAnswer, HttpClient
 from sendonce.channels.protocol import Message, lack_of
 from sendonce.domain.answers import BAD_SECRET, LACKING
 from sendonce.domain.headers import VALUE, allowed, bearer_of, plain
@@ -53,7 +53,7 @@ async def post(
         cap=cap,
         tenant=message.tenant,
     )
-    if type(answered) is Answer and answered.text:
+    if type(answered) is HttpAnswer and answered.text:
         return replace(answered, text=without(answered.text, _secrets(message, headers, stamped)))
     return answered
 

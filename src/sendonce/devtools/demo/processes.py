@@ -142,7 +142,7 @@ NOTHING: Counters = {side: Counts() for side in Side}
 _WHERE = re.compile(r"^listening on http://(\S+), control http://(\S+)$", re.MULTILINE)
 
 
-class Receiver:
+class ReceiverProcess:
     """Its door is closed at first: connections are refused. It never recognises a token."""
 
     def __init__(self, family: Family) -> None:

@@ -16,7 +16,7 @@ from sendonce.channels.registry import has_http
 from sendonce.devtools.demo import naive
 from sendonce.devtools.demo.accounts import Accounts, broken_promises, tally
 from sendonce.devtools.demo.observer import Fate, Observer
-from sendonce.devtools.demo.processes import Receiver, family
+from sendonce.devtools.demo.processes import ReceiverProcess, family
 from sendonce.devtools.demo.scenario import Senders, Stage, play
 from sendonce.devtools.demo.screen import Paint, paint, screen
 from sendonce.devtools.demo.shop import ORDERS, ROLLED_BACK, Shop, Side
@@ -68,7 +68,7 @@ def _fresh(path: Path) -> Path:
 WIDTH, NUMBER = 48, 12
 
 
-class Row(NamedTuple):
+class SummaryRow(NamedTuple):
     """A line of the table. `bad`: any number but zero is a failure."""
 
     name: str
@@ -118,30 +118,30 @@ def directions(accounts: Accounts, program: str, database: str) -> list[str]:
     ]
 
 
-def _rows(accounts: Accounts) -> list[Row]:
+def _rows(accounts: Accounts) -> list[SummaryRow]:
     ours, naive = accounts.ours, accounts.naive
     rolled_back, committed = len(accounts.rolled_back), len(accounts.committed)
 
-    def row(name: str, part: str, *, bad: bool = False, good: bool = False) -> Row:
-        return Row(name, len(getattr(ours, part)), len(getattr(naive, part)), bad, good)
+    def row(name: str, part: str, *, bad: bool = False, good: bool = False) -> SummaryRow:
+        return SummaryRow(name, len(getattr(ours, part)), len(getattr(naive, part)), bad, good)
 
     return [
-        Row("orders rolled back", rolled_back, rolled_back),
+        SummaryRow("orders rolled back", rolled_back, rolled_back),
         row("  arrived all the same", "uninvited", bad=True),
-        Row("orders committed", committed, committed),
+        SummaryRow("orders committed", committed, committed),
         row("  acted upon once", "once", good=True),
         row("  acted upon twice or more", "doubled", bad=True),
         row("  refused by the receiver", "refused"),
         row("  never arrived", "lost", bad=True),
-        Row("requests in flight at the SIGKILL", ours.killed.in_flight, naive.killed.in_flight),
-        Row("  of which had arrived", ours.killed.arrived, naive.killed.arrived),
-        Row("asked about before a repeat", ours.asked, None),
-        Row("  found there, and not sent again", ours.found, None),
-        Row("  not there, and sent after asking", ours.after_asking, None),
+        SummaryRow("requests in flight at the SIGKILL", ours.killed.in_flight, naive.killed.in_flight),
+        SummaryRow("  of which had arrived", ours.killed.arrived, naive.killed.arrived),
+        SummaryRow("asked about before a repeat", ours.asked, None),
+        SummaryRow("  found there, and not sent again", ours.found, None),
+        SummaryRow("  not there, and sent after asking", ours.after_asking, None),
     ]
 
 
-def _line(row: Row, paint: Paint) -> str:
+def _line(row: SummaryRow, paint: Paint) -> str:
     numbers = []
     for amount in (row.ours, row.naive):
         text = f"{'–' if amount is None else amount:>{NUMBER}}"
@@ -189,7 +189,7 @@ def _play(path: Path) -> Accounts:
         TemporaryDirectory(prefix="sendonce-demo-") as folder,
         ExitStack() as closed_later,
     ):
-        receiver = Receiver(processes)
+        receiver = ReceiverProcess(processes)
         shop = closed_later.enter_context(closing(Shop(path, receiver.address)))
         shop.open()
         stage = Stage(closed_later.enter_context(screen()), shop, observer, receiver, processes)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sendonce.devtools.demo import naive
 from sendonce.devtools.demo.accounts import Counts, Killed
 from sendonce.devtools.demo.observer import Observer
-from sendonce.devtools.demo.processes import Child, Family, Receiver
-from sendonce.devtools.demo.screen import Screen, Step, View
+from sendonce.devtools.demo.processes import Child, Family, ReceiverProcess
+from sendonce.devtools.demo.screen import Screen, StoryStep, View
 from sendonce.devtools.demo.shop import LEASE_SECONDS, POLICY, SLOTS, WAVES, Mood, Shop, Side
 from sendonce.errors import SendonceError
 
@@ -21,14 +21,16 @@ LOOK_SECONDS = 0.1
 class Stage:
     """What the scenes share. `is_up` says whether the receiver lets anybody in."""
 
-    def __init__(self, screen: Screen, shop: Shop, observer: Observer, receiver: Receiver, family: Family) -> None:
+    def __init__(
+        self, screen: Screen, shop: Shop, observer: Observer, receiver: ReceiverProcess, family: Family
+    ) -> None:
         self.shop = shop
         self.observer = observer
         self.receiver = receiver
         self.family = family
         self.is_up = False
         self._screen = screen
-        self._story: list[Step] = []
+        self._story: list[StoryStep] = []
         self._placed = {True: 0, False: 0}
         self._begun = time.monotonic()
 
@@ -39,7 +41,7 @@ class Stage:
 
     def tell(self, text: str) -> None:
         """Say what is happening now."""
-        step = Step(self.seconds, text)
+        step = StoryStep(self.seconds, text)
         self._story.append(step)
         self._screen.tell(step)
         self.look()

@@ -16,7 +16,7 @@ from sendonce.domain.deliveries import DeliveryState
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryStep:
     """Something that has happened, and when."""
 
     seconds: float
@@ -37,7 +37,7 @@ class View:
     naive: Naive = field(default_factory=Naive)
     is_up: bool = False
     tallies: Counters = field(default_factory=lambda: NOTHING)
-    story: tuple[Step, ...] = ()
+    story: tuple[StoryStep, ...] = ()
 
     @property
     def placed(self) -> int:
@@ -161,7 +161,7 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 
 class Screen(Protocol):
-    def tell(self, step: Step) -> None:
+    def tell(self, step: StoryStep) -> None:
         """Something has happened."""
         ...
 
@@ -180,7 +180,7 @@ class PlainScreen:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: StoryStep) -> None:
         print(step, file=self._out, flush=True)
 
     def show(self, view: View) -> None:
@@ -197,10 +197,10 @@ class LiveScreen:
         self._out = out
         self._drawn = 0
         self._size = shutil.get_terminal_size()
-        self._story: list[Step] = []
+        self._story: list[StoryStep] = []
         self._write(HIDE_CURSOR)
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: StoryStep) -> None:
         self._story.append(step)
 
     def show(self, view: View) -> None:

@@ -16,7 +16,7 @@ _COME_BACK = frozenset({408, 425, 429})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Reply:
     """What to say: a status, with an id for what was accepted. No status: hang up without a word."""
 
     status: int | None
@@ -25,10 +25,10 @@ class Answer:
     is_twice: bool = False
 
 
-HANG_UP = Answer(status=None)
+HANG_UP = Reply(status=None)
 
 
-class Desk:
+class Handler:
     """Knows nothing of HTTP or SMTP. `tell` is told of everything that arrives, and what came of it."""
 
     def __init__(self, rules: Rules, memory: Memory, tell: Tell) -> None:
@@ -36,7 +36,7 @@ class Desk:
         self.memory = memory
         self._tell = tell
 
-    async def take(self, arrival: Arrival, is_gone: Callable[[], bool]) -> Answer:
+    async def take(self, arrival: Arrival, is_gone: Callable[[], bool]) -> Reply:
         """What becomes of it. `is_gone` says whether the sender has hung up."""
         totals = self.memory.arrived(arrival)
         rule = self.rules.of(arrival.path)
@@ -76,7 +76,7 @@ class Desk:
             return 401
         return rule.status("mail_fail" if arrival.method == MAIL else "fail", arrival.token)
 
-    def _turn_away(self, arrival: Arrival, status: int, rule: Rule, totals: Totals) -> Answer:
+    def _turn_away(self, arrival: Arrival, status: int, rule: Rule, totals: Totals) -> Reply:
         is_refusal = _is_refusal(arrival, status)
         counted: list[Message | Totals] = [totals]
         if arrival.is_verified is not False:  # else anybody could write to what is known of others' messages
@@ -87,11 +87,11 @@ class Desk:
             counts.refused += is_refusal
             counts.failed += not is_refusal
         totals.heard += 1
-        answer = Answer(status=status, retry_after=rule.behaviour.retry_after)
+        answer = Reply(status=status, retry_after=rule.behaviour.retry_after)
         why = "bad signature" if arrival.is_verified is False else f"turned away with {status}"
         return self._end(arrival, answer, f"not accepted: {why}")
 
-    async def _keep(self, arrival: Arrival, rule: Rule, totals: Totals, is_gone: Callable[[], bool]) -> Answer:
+    async def _keep(self, arrival: Arrival, rule: Rule, totals: Totals, is_gone: Callable[[], bool]) -> Reply:
         """Accept it, and perhaps answer."""
         message, said = self._accept(arrival, rule, totals)
         if rule.meets("drop_after_accept", rule.behaviour.drop_after_accept, arrival.token):
@@ -108,7 +108,7 @@ class Desk:
         totals.heard += 1
         is_twice = rule.meets("twice", rule.behaviour.twice, arrival.token)
         return self._end(
-            arrival, Answer(status=200, id=message.id if rule.behaviour.ids else None, is_twice=is_twice), said
+            arrival, Reply(status=200, id=message.id if rule.behaviour.ids else None, is_twice=is_twice), said
         )
 
     def _accept(self, arrival: Arrival, rule: Rule, totals: Totals) -> tuple[Message, str]:
@@ -121,7 +121,7 @@ class Desk:
         totals.accepted += 1
         return message, "accepted" if message.count == 1 else f"accepted, {message.count} times by now"
 
-    def _end(self, arrival: Arrival, answer: Answer, said: str) -> Answer:
+    def _end(self, arrival: Arrival, answer: Reply, said: str) -> Reply:
         self._tell(arrival, said)
         return answer
 

@@ -9,19 +9,19 @@ from weakref import WeakSet
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sendonce.devtools.receive.handler import MAIL, Answer, Desk
+from sendonce.devtools.receive.handler import MAIL, Handler, Reply
 from sendonce.devtools.receive.memory import Arrival
 
 LARGEST_MAIL = 32 * 1024 * 1024
 _PARSER = BytesHeaderParser(policy=policy.default)
 
 
-class AlertTransport:
+class MailSink:
     """Takes mails. A mail to several is one message; its path names them all."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._taking: set[asyncio.Task[Answer]] = set()
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._taking: set[asyncio.Task[Reply]] = set()
         self.connections: WeakSet[SMTP] = WeakSet()
 
     def __call__(self) -> SMTP:
@@ -34,7 +34,7 @@ class AlertTransport:
         """What aiosmtpd asks for every mail, by this name."""
         transport = server.transport
         taking = asyncio.create_task(
-            self._desk.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
+            self._handler.take(_arrival(envelope), lambda: transport is None or transport.is_closing())
         )
         self._taking.add(taking)
         taking.add_done_callback(self._taking.discard)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from aiohttp import web
 
 from sendonce.admin.session import on_own_thread
-from sendonce.devtools.receive.handler import Desk, as_json
+from sendonce.devtools.receive.handler import Handler, as_json
 from sendonce.devtools.receive.web import Verify, Web
 from sendonce.errors import ConfigError
 
@@ -78,10 +78,10 @@ Close: TypeAlias = Callable[[bool], Awaitable[None]]
 
 
 class Control:
-    """Changes the desk's rules and shows its memory. `close` shuts or opens the receiver's door."""
+    """Changes the handler's rules and shows its memory. `close` shuts or opens the receiver's door."""
 
-    def __init__(self, desk: Desk, close: Close) -> None:
-        self._desk = desk
+    def __init__(self, handler: Handler, close: Close) -> None:
+        self._handler = handler
         self._close = close
 
     def application(self) -> web.Application:
@@ -98,23 +98,23 @@ class Control:
             if not isinstance(settings, dict):
                 raise ConfigError("say what to change as a JSON object")
             path, is_closed, is_forgetful = (settings.pop(name, None) for name in ("path", "closed", "forget"))
-            self._desk.rules.change(settings, path or "")
+            self._handler.rules.change(settings, path or "")
         except (ConfigError, ValueError) as error:
             return web.json_response({"error": str(error)}, status=400)
         if is_forgetful is not None:
-            self._desk.memory.be_forgetful(bool(is_forgetful))
+            self._handler.memory.be_forgetful(bool(is_forgetful))
         if is_closed is not None:
             await self._close(bool(is_closed))
         return web.json_response({})
 
     async def _received(self, request: web.Request) -> web.Response:
-        return web.json_response(self._desk.memory.document())
+        return web.json_response(self._handler.memory.document())
 
     async def _last(self, request: web.Request) -> web.Response:
-        return web.json_response([as_json(arrival) for arrival in self._desk.memory.last])
+        return web.json_response([as_json(arrival) for arrival in self._handler.memory.last])
 
     async def _clear(self, request: web.Request) -> web.Response:
-        self._desk.memory.clear()
+        self._handler.memory.clear()
         return web.json_response({})
 
 
@@ -132,7 +132,7 @@ class Place:
     is_closed: bool = False
 
 
-async def serve(desk: Desk, place: Place, *, verify: Verify | None, announce: Announce) -> None:
+async def serve(handler: Handler, place: Place, *, verify: Verify | None, announce: Announce) -> None:
     """Receive until SIGINT or SIGTERM. Says first where it listens, and last what it has received."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -140,11 +140,11 @@ async def serve(desk: Desk, place: Place, *, verify: Verify | None, announce: An
         loop.add_signal_handler(number, ended.set)
     house = House(place)
     try:
-        announce(f"listening on {await house.open(desk, verify)}")
+        announce(f"listening on {await house.open(handler, verify)}")
         await ended.wait()
     finally:
         house.leave()
-    announce(desk.memory.summary())
+    announce(handler.memory.summary())
 
 
 class House:
@@ -155,19 +155,19 @@ class House:
         self._public: list[Door] = []
         self._control: Door | None = None
 
-    async def open(self, desk: Desk, verify: Verify | None) -> str:
+    async def open(self, handler: Handler, verify: Verify | None) -> str:
         """Open what is to be open; where it all is."""
         place = self._place
-        door = Door(place.host, place.port, Web(desk, verify).server)
+        door = Door(place.host, place.port, Web(handler, verify).server)
         self._public.append(door)
         addresses = [f"http://{door}"]
         if place.smtp_port is not None:
-            from sendonce.devtools.receive.mail import AlertTransport
+            from sendonce.devtools.receive.mail import MailSink
 
-            self._public.append(Door(place.host, place.smtp_port, AlertTransport(desk)))
+            self._public.append(Door(place.host, place.smtp_port, MailSink(handler)))
             addresses.append(f"smtp://{self._public[-1]}")
         if place.control_port is not None:
-            runner = web.AppRunner(Control(desk, self.close).application(), access_log=None)
+            runner = web.AppRunner(Control(handler, self.close).application(), access_log=None)
             await runner.setup()
             assert runner.server is not None  # noqa: S101 — it was set up
             self._control = Door(place.host, place.control_port, runner.server)
@@ -215,8 +215,8 @@ async def aembedded_receiver(
     `{"mailto:nobody@": {"mail_fail": "550"}}`.
     """
     from sendonce.devtools.receive.behaviour import Rules
-    from sendonce.devtools.receive.handler import Desk, line
-    from sendonce.devtools.receive.mail import AlertTransport
+    from sendonce.devtools.receive.handler import Handler, line
+    from sendonce.devtools.receive.mail import MailSink
     from sendonce.devtools.receive.memory import Arrival, Memory
     from sendonce.devtools.receive.web import Web
 
@@ -227,8 +227,8 @@ async def aembedded_receiver(
     rules = Rules()
     for path, settings in (behaviours or {}).items():
         rules.change(settings, path)
-    desk = Desk(rules, Memory(0), tell)
-    web, mail = Door(host, 0, Web(desk, None).server), Door(host, 0, AlertTransport(desk))
+    handler = Handler(rules, Memory(0), tell)
+    web, mail = Door(host, 0, Web(handler, None).server), Door(host, 0, MailSink(handler))
     try:
         await web.open()
         await mail.open()

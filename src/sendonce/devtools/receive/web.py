@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from sendonce.devtools.receive.handler import Answer, Desk
+from sendonce.devtools.receive.handler import Handler, Reply
 from sendonce.devtools.receive.memory import Arrival
 
 LARGEST_BODY = 8 * 1024 * 1024
@@ -24,10 +24,10 @@ Verify: TypeAlias = Callable[[Mapping[str, str], bytes], bool]
 
 
 class Web:
-    """Turns requests into arrivals for the desk, and its answers into responses."""
+    """Turns requests into arrivals for the handler, and its answers into responses."""
 
-    def __init__(self, desk: Desk, verify: Verify | None) -> None:
-        self._desk = desk
+    def __init__(self, handler: Handler, verify: Verify | None) -> None:
+        self._handler = handler
         self._verify = verify
         self.server = web.Server(self._handle, request_factory=_request, access_log=None)
 
@@ -38,7 +38,7 @@ class Web:
             body = await request.read()
         except (OSError, web.RequestPayloadError):  # cut before it was whole: nothing has arrived
             return web.Response(status=400)
-        answer = await self._desk.take(self._arrived(request, body), lambda: _is_gone(request))
+        answer = await self._handler.take(self._arrived(request, body), lambda: _is_gone(request))
         if answer.status is None:
             _hang_up(request)
             return web.Response()
@@ -56,7 +56,7 @@ class Web:
         token = request.path.removeprefix(LOOK_UPS)
         if token == request.path:
             return _json(404, {"error": f"look-ups are GET {LOOK_UPS}TOKEN"})
-        status, message = await self._desk.look_up(_arrival(request, b"", token))
+        status, message = await self._handler.look_up(_arrival(request, b"", token))
         if message is not None:
             return _json(200, {"id": message.id, "sent_at": message.sent_at})
         return _json(status, {"error": "not found" if status == 404 else _phrase(status)})
@@ -81,7 +81,7 @@ def _arrival(request: web.BaseRequest, body: bytes, token: str, is_verified: boo
     )
 
 
-async def _respond(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def _respond(request: web.BaseRequest, answer: Reply) -> web.StreamResponse:
     status = answer.status or 200
     document = {"id": answer.id} if answer.id else {} if status < 300 else {"error": _phrase(status)}
     response = _json(status, document)
