@@ -17,6 +17,8 @@ from apps.webhooks.models import (
 from sendonce import BadDestination, NotFound
 
 router = APIRouter(prefix="/endpoints", tags=["endpoints"])
+# An address to ask at that stands for none.
+NOBODY = "none"
 EndpointId = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 
 
@@ -31,6 +33,7 @@ async def add_endpoint(wanted: NewEndpoint, caller: Calling) -> EndpointWithSecr
         policy=_policy(wanted.retry_limit),
         description=wanted.description,
         secret=wanted.secret,
+        ask=wanted.ask,
     )
     return EndpointWithSecret.with_secret(added.subscription, added.secret or "")
 
@@ -58,10 +61,13 @@ async def get_endpoint(endpoint_id: EndpointId, caller: Calling) -> Endpoint:
 
 @router.patch("/{endpoint_id}")
 async def change_endpoint(endpoint_id: EndpointId, wanted: EndpointChange, caller: Calling) -> Endpoint:
-    """Other event types, or another retry limit: for what waits already too."""
+    """Other event types, another retry limit or address to ask at: for what waits already too."""
     await get_endpoint(endpoint_id, caller)
     policy = _policy(wanted.retry_limit) if "retry_limit" in wanted.model_fields_set else None
-    return Endpoint.of(await caller.admin.achange_subscription(endpoint_id, types=wanted.event_types, policy=policy))
+    ask = (wanted.ask or NOBODY) if "ask" in wanted.model_fields_set else None
+    return Endpoint.of(
+        await caller.admin.achange_subscription(endpoint_id, types=wanted.event_types, policy=policy, ask=ask)
+    )
 
 
 @router.delete("/{endpoint_id}", status_code=204)

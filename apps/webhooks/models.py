@@ -17,6 +17,12 @@ EventType = Annotated[str, Field(min_length=1, max_length=130, examples=["order.
 EventTypes = Annotated[list[EventType], Field(min_length=1, max_length=100, examples=[["order.*"]])]
 
 
+Ask = Annotated[
+    str, Field(min_length=1, max_length=2000, examples=["https://hooks.example/receipts/{token}"],
+               description="where the receiver can be asked whether it has a message")
+]  # fmt: skip
+
+
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -29,13 +35,15 @@ class NewEndpoint(Model):
     retry_limit: RetryLimit | None = None
     description: Annotated[Line, Field(max_length=500)] | None = None
     secret: Annotated[str, Field(max_length=200, description="your own: whsec_ and base64")] | None = None
+    ask: Ask | None = None
 
 
 class EndpointChange(Model):
-    """What is left out stays as it is; a retry limit of null goes back to the default."""
+    """What is left out stays as it is; a retry limit of null goes back to the default, and nobody is asked at null."""
 
     event_types: EventTypes | None = None
     retry_limit: RetryLimit | None = None
+    ask: Ask | None = None
 
 
 class Endpoint(Model):
@@ -45,6 +53,7 @@ class Endpoint(Model):
     state: str
     state_reason: str | None
     retry_limit: int | None
+    ask: str | None
     description: str | None
     created_at: datetime
 
@@ -193,6 +202,7 @@ def _endpoint(row: TenantSubscription) -> dict[str, Any]:
         "state": row.state,
         "state_reason": row.state_reason,
         "retry_limit": json.loads(row.policy or "{}").get("max_attempts"),
+        "ask": row.ask,
         "description": row.description,
         "created_at": row.created_at,
     }

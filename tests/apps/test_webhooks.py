@@ -117,6 +117,17 @@ def _follow(walk: Walk, provider: Provider) -> None:
     until(lambda: not walk.run("call localhost:8000/undelivered")["deliveries"], "it to arrive at last")
     walk.step("call localhost:8000/undelivered")
     assert provider.totals("/orders")["accepted"] == 4
+
+    asked = walk.step("call -X PATCH localhost:8000/endpoints/1")["ask"]
+    assert asked == provider.look_up
+    walk.step("curl -sS -X PUT localhost:9001/behaviour")
+    walk.step("call localhost:8000/events -d")
+    until(lambda: walk.run("call localhost:8000/deliveries/6")["status"] == "Completed", "the answer to a look-up")
+    attempts = walk.step("call localhost:8000/deliveries/6")["attempts"]
+    assert [each["outcome"] for each in attempts] == ["Unknown", "Delivered"]
+    assert provider.totals("/orders")["accepted"] == 5
+    changed = walk.run("call -X PATCH localhost:8000/endpoints/1 -d '{\"ask\": null}'")
+    assert changed["ask"] is None
     assert all(each["count"] == 1 for each in provider.messages().values())
 
 
@@ -239,6 +250,7 @@ EVENT: dict[str, Any] = {"type": "order.paid", "key": "bad", "payload": {}}
         ("/endpoints", GOOD | {"url": "https://a:b@hooks.example/"}, 422, "must not carry a user name or password"),
         ("/endpoints", GOOD | {"event_types": []}, 422, "event_types: it is too short: at least 1"),
         ("/endpoints", GOOD | {"event_types": ["no type"]}, 422, "a subscription listens to a type, a family"),
+        ("/endpoints", GOOD | {"ask": "https://hooks.example/"}, 422, "has {token} in it once"),
         ("/endpoints", GOOD | {"retry_limit": 0}, 422, "retry_limit: input should be greater than or equal to 1"),
         ("/endpoints", GOOD | {"secret": "guess"}, 400, "whsec_"),
         ("/endpoints", GOOD | {"description": "a\0b"}, 422, "description: it has control characters"),

@@ -68,7 +68,7 @@ def meaning_of(answer: HttpAnswer) -> LookUp:
     found = said.get("found", said)
     match answer.status:
         case 200 if found is True:
-            return Found(sent_at=time_in(said, "received_at"))
+            return Found(sent_at=time_in(said, "received_at", "sent_at"))
         case 404 if found is False:
             return NotThere()
         case 410 if found is None:

@@ -58,8 +58,10 @@ class Web:
             return _json(404, {"error": f"look-ups are GET {LOOK_UPS}TOKEN"})
         status, message = await self._handler.look_up(_arrival(request, b"", token))
         if message is not None:
-            return _json(200, {"id": message.id, "sent_at": message.sent_at})
-        return _json(status, {"error": "not found" if status == 404 else _phrase(status)})
+            return _json(200, {"found": True, "id": message.id, "sent_at": message.sent_at})
+        if status == 404:
+            return _json(404, {"found": False, "error": "not found"})
+        return _json(status, {"error": _phrase(status)})
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
