@@ -54,12 +54,30 @@ _SMTP: dict[str, Expected] = _MAIL_PROVIDER | {
     "cut in the body of the answer": (Unknown, "connection_lost"),
 }
 
+_BROKER: dict[str, Expected] = _HTTP | {
+    "read timeout": (Unknown, "no_confirm"),
+    "cut in the body of the answer": (Unknown, "connection_lost"),
+    "malformed answer": (Unknown, "connection_lost"),
+}
+
+# librdkafka connects by itself, tries again by itself, and says at the end that it has given up.
+_KAFKA: dict[str, Expected] = {
+    trouble: (Failed, "tls_error" if trouble == "TLS error" else "cannot_connect")
+    if kind is Failed
+    else (Unknown, "no_confirm")
+    for trouble, (kind, _) in _BROKER.items()
+}
+
 EXPECTED: dict[str, dict[str, Expected]] = {
     "SMTP": _SMTP,
     "mail provider": _MAIL_PROVIDER,
     "Apprise": dict.fromkeys(TROUBLES, (Unknown, "not_confirmed")),
     "webhook": _HTTP,
     "HTTP endpoint": _HTTP,
+    "amqp:": _BROKER,
+    "nats:": _BROKER,
+    "kafka:": _KAFKA,
+    "redis:": _BROKER,
 }
 
 

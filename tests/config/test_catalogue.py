@@ -87,6 +87,7 @@ def test_whole_example_can_be_read(tmp_path: Path) -> None:
         "POSTMARK_TOKEN": "token",
         "RESEND_KEY": "re_1",
         "SMS_URL": SMS,
+        "BROKER_PASSWORD": "password",
     }
 
     settings = load(written(tmp_path, lambda line: bool(re.match(r"\[|(?!ca|certificate)\w+ = ", line))), environment)

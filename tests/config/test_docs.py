@@ -56,12 +56,15 @@ async def test_example_can_be_read(tmp_path: Path) -> None:
         "RUNNER_TOKEN": "token",
         "SMTP_PASSWORD": "password",
         "SMS_URL": SMS,
+        "BROKER_PASSWORD": "password",
     }
 
     settings = load(path, environment)
     channels = channels_of(settings)
 
-    assert sorted(channels.settings()) == ["http", "https", "https://runner.example/jobs/", "mailto", "null", "sms"]
+    http = ["http", "https", "https://runner.example/jobs/"]
+    brokers = {"amqp:main/", "kafka:main/", "nats:main/", "redis:main/"}
+    assert set(channels.settings()) == {*http, *brokers, "mailto", "null", "sms"}
     assert channels.can_look_up("https://runner.example/jobs/7")
     assert settings.alerts.mail == "mailto:oncall@example.com"
     await channels.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sendonce.domain.destinations import normalise, normalise_ask, scheme_of
+from sendonce.domain.destinations import BROKERS, normalise, normalise_ask, scheme_of
 from sendonce.domain.durations import parse_rate
 from sendonce.domain.events import LONGEST_TENANT, check_pattern, new_event
 from sendonce.domain.headers import is_ours
@@ -79,7 +79,7 @@ def new_subscription(
         raise ConfigError(f"a tenant's name is at most {LONGEST_TENANT} bytes long")
     if description is not None and len(description) > MESSAGE_LENGTH:
         raise ConfigError(f"a description is at most {MESSAGE_LENGTH} characters long")
-    destination = normalise(to)
+    destination = _open_to_tenants(normalise(to))
     return NewSubscription(
         types=check_types(types),
         destination=destination,
@@ -89,6 +89,16 @@ def new_subscription(
         description=description or None,
         ask=None if ask is None else check_ask(ask, destination),
     )
+
+
+def _open_to_tenants(destination: str) -> str:
+    """A subscription's destination; ConfigError for our own brokers, to which whoever enters it would write at will."""
+    if scheme_of(destination) in BROKERS:
+        raise ConfigError(
+            f"a subscription cannot go to {scheme_of(destination)}:, a broker of ours; publish to it with to=, or"
+            " subscribe an https:// endpoint"
+        )
+    return destination
 
 
 def check_types(types: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.channels.http.guard import Guard
 from sendonce.channels.protocol import Asking, Channel, LookingUp, Message
-from sendonce.domain.destinations import misspelled
+from sendonce.domain.destinations import BROKERS, misspelled, scheme_of
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.serving import Serving, open_name
 from sendonce.errors import ConfigError
@@ -83,11 +83,16 @@ class Channels:
         self._where_said = asker
 
     def set_policy(self, scheme: str, policy: Mapping[str, object]) -> None:
-        """Have these go over the channel's own policy settings; ConfigError when nothing here serves that scheme."""
-        if scheme not in self._channels:
-            served = ", ".join(sorted(name for name in self._channels if ":" not in name))
+        """Have these go over the channel's own policy settings; of a broker's scheme, over those of all its profiles.
+
+        ConfigError when nothing here serves that scheme.
+        """
+        names = [name for name in self._channels if name == scheme or (scheme in BROKERS and scheme_of(name) == scheme)]
+        if not names:
+            served = ", ".join(sorted({name if ":" not in name else scheme_of(name) for name in self._channels}))
             raise ConfigError(f"[policy.{scheme}]: no channel here sends to {scheme}:; there are: {served}")
-        self._settings[scheme] = {**self._settings[scheme], **policy}
+        for name in names:
+            self._settings[name] = {**self._settings[name], **policy}
 
     def find(self, address: str, *, is_subscription: bool = False) -> Channel | None:
         """The channel for an address; for a subscription's, which a tenant chose, none with secrets of ours."""

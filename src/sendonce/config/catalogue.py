@@ -6,9 +6,11 @@ from datetime import timedelta
 from difflib import get_close_matches
 from textwrap import wrap
 
+from sendonce.config.schema_brokers import BROKER_SETTINGS
 from sendonce.config.schema_channels import OUTSIDE
 from sendonce.config.schema_engine import INSIDE
 from sendonce.config.types import NEVER, PREFIX, Setting
+from sendonce.domain.destinations import BROKERS
 from sendonce.errors import ConfigError
 
 POLICY_VARIABLE, POLICY_OPTION = "SENDONCE_POLICY", "--policy"
@@ -21,7 +23,7 @@ RENAMED = {
     "--listen": "--metrics",
 }
 
-SETTINGS: tuple[Setting, ...] = (*INSIDE, *OUTSIDE)
+SETTINGS: tuple[Setting, ...] = (*INSIDE, *OUTSIDE, *BROKER_SETTINGS)
 TABLES = {
     table: {each.key: each for each in SETTINGS if each.table == table}
     for table in dict.fromkeys(each.table for each in SETTINGS)
@@ -55,7 +57,7 @@ def suggestion(word: str, known: Sequence[str]) -> str:
 
 
 WIDTH = 100
-NAMES = {"http": "http.shop", "apprise": "apprise.sms"}
+NAMES = {"http": "http.shop", "apprise": "apprise.sms"} | {each: f"{each}.main" for each in BROKERS}
 HEAD = """\
 # Settings of sendonce. Take away the # before what you want to change; what is left out has the value shown, or none.
 # Options of the command line and variables of the environment (SENDONCE_WORKER_LEASE for lease in [worker]) go before

@@ -44,6 +44,8 @@ def channels_of(settings: Settings, own: Channels | None = None) -> Channels:
         from sendonce.channels.apprise import POLICY, AppriseChannel
 
         channels.add(AppriseChannel(each), each.scheme, **POLICY)
+    for profile in settings.brokers:
+        channels.add(profile.channel(), profile.beginning, **profile.policy)
     for theirs in (None if settings.app is None else load_channels(settings.app), own):
         if theirs is not None:
             channels.update(theirs)

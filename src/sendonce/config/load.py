@@ -13,6 +13,8 @@ from sendonce.config.schema_channels import WAYS
 from sendonce.config.sources import Everything, Options, Table, database_of
 from sendonce.config.sources import find as find
 from sendonce.config.types import NEVER
+from sendonce.domain.destinations import BROKERS
+from sendonce.domain.durations import parse_duration
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
@@ -26,6 +28,7 @@ from sendonce.store.urls import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from sendonce.channels.apprise import AppriseSettings
+    from sendonce.channels.brokers.profile import BrokerProfile
     from sendonce.channels.email.postmark import PostmarkSettings
     from sendonce.channels.email.resend import ResendSettings
     from sendonce.channels.email.smtp_settings import SmtpSettings
@@ -67,6 +70,7 @@ class Settings:
     profiles: "tuple[HttpProfile, ...]" = ()
     mail: MailSettings | None = None
     apprise: "tuple[AppriseSettings, ...]" = ()
+    brokers: "tuple[BrokerProfile, ...]" = ()
 
 
 def guard(table: Table) -> Guard:
@@ -176,6 +180,23 @@ def apprise(table: Table) -> "AppriseSettings":
         return AppriseSettings(scheme=scheme, url=table.needed("url"))
 
 
+def broker(table: Table, timeout: timedelta) -> "BrokerProfile":
+    """A message broker with a name; its extra has the name of its scheme. `timeout` is that of [policy]."""
+    scheme, _, name = table.name.partition(".")
+    with _needing(table, scheme):
+        module = import_module(f"sendonce.channels.brokers.{scheme}")
+    profile: type[BrokerProfile] = getattr(module, f"{scheme.capitalize()}Profile")
+    table.needed("servers" if scheme == "kafka" else "url")
+    values = table.values()
+    if "servers" in values:
+        values["servers"] = tuple(values["servers"])
+    with table.reading():
+        made = profile(name=name, **values)
+        own = made.policy.get("timeout")
+        made.check_timeout(timeout if own is None else parse_duration(own))
+    return made
+
+
 @contextmanager
 def _needing(table: Table, extra: str) -> Iterator[None]:
     try:
@@ -239,6 +260,7 @@ def settings_of(everything: Everything) -> Settings:
         profiles=profiles(everything.inner("http")),
         mail=mail(everything),
         apprise=tuple(apprise(table) for table in everything.inner("apprise")),
+        brokers=tuple(broker(table, policy.timeout) for name in BROKERS for table in everything.inner(name)),
         **ours,
     )
 

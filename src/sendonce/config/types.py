@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 
-from sendonce.domain.destinations import normalise, scheme_of
+from sendonce.domain.destinations import BROKERS, normalise, scheme_of
 from sendonce.domain.durations import parse_duration, spell_duration
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadDestination, ConfigError
@@ -289,7 +289,7 @@ APP = Kind(wanted="a module and a name in it, like shop.channels:channels", read
 
 PREFIX = "SENDONCE_"
 # Named by whoever writes the file, as in [http.shop]; for these there are no variables.
-NAMED = ("http", "apprise")
+NAMED = ("http", "apprise", *BROKERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,38 @@ RECIPIENT_LATE = Failed("read_timeout", "no answer in time at RCPT", fault=_RECI
 CUT_AFTER = Unknown("{trouble}", "no valid answer after the whole mail had gone out", fault=_CHANNEL)
 CONNECTIONS_BUSY = Deferred("connections_busy", "no connection to the mail server became free in time", fault=_OURS)
 
+# Message brokers.
+BROKER_ADDRESS = Refused("bad_address", "its address does not name what this broker needs", fault=_OURS)
+BROKER_AWAY = Failed("cannot_connect", "no connection to the broker came about", fault=_CHANNEL)
+BROKER_LOST = Unknown("connection_lost", "the connection broke before the broker had confirmed it", fault=_CHANNEL)
+NOT_CONFIRMED_IN_TIME = Unknown("no_confirm", "the broker did not confirm it in time", fault=_CHANNEL)
+NOT_WRITTEN = Failed("not_written", "it was not written to the broker: the connection was lost before", fault=_CHANNEL)
+BROKER_SERVER = Deferred("our_server", "the broker does not have what our settings name", fault=_CHANNEL)
+TOO_BIG = Refused("too_big", "it is larger than the broker takes", fault=_OURS)
+
+UNROUTABLE = Failed("unroutable", "the exchange has no queue for its key")
+NO_EXCHANGE = Failed("no_exchange", "the broker has no such exchange")
+NACK = Failed("nack", "the broker did not take it: a queue is full")
+BLOCKED = Deferred("broker_blocked", "the broker takes nothing now: it is short of memory or disk", fault=_CHANNEL)
+CHANNEL_CLOSED = Unknown("channel_closed", "the broker closed the channel while others were on it", fault=_CHANNEL)
+NO_ACCESS = Deferred("our_credentials", "our user may not write there", fault=_OURS)
+
+NO_STREAM = Failed("no_stream", "no stream takes this subject, or it has no leader for the moment")
+STREAM_BUSY = Failed("nats_{code}", "the stream could not take it now")
+STREAM_REFUSED = Refused("nats_{code}", "the stream refused it")
+BEING_STORED = Unknown("nats_{code}", "an earlier send of it is just being stored", fault=_CHANNEL)
+
+NO_TOPIC = Failed("no_topic", "the cluster has no such topic")
+KAFKA_REFUSED = Refused("kafka_{code}", "the cluster refused it")
+KAFKA_UNKNOWN = Unknown("kafka_{code}", "the cluster may have stored it", fault=_CHANNEL)
+QUEUE_FULL = Deferred(
+    "queue_full", "more waits for the broker than its client holds", timedelta(seconds=1), fault=_OURS
+)
+
+NO_REDIS_STREAM = Failed("no_stream", "there is no such stream, and the settings say not to create it")
+NOT_A_STREAM = Refused("wrong_type", "the key holds something else than a stream")
+REDIS_BUSY = Failed("redis_{code}", "Redis could not take it now")
+
 # Apprise.
 BAD_ADDRESS = Refused("bad_address", "Apprise cannot send to this address", fault=_RECIPIENT)
 SERVICE_LATE = Unknown("no_answer", "the service did not answer in time", fault=_CHANNEL)
@@ -176,6 +208,64 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("a mailbox outside ASCII, and a server without SMTPUTF8", NO_SMTPUTF8),
         Row("content that is no e-mail", BAD_CONTENT),
         Row("out of descriptors or memory", LACKING),
+    ),
+    "RabbitMQ": (
+        Row("Basic.Ack", Delivered()),
+        Row("Basic.Return: no queue for its key, which may come later", UNROUTABLE),
+        Row("no such exchange", NO_EXCHANGE),
+        Row("Basic.Nack: a queue is full and rejects", NACK),
+        Row("larger than `max_bytes`, or than the broker takes", TOO_BIG),
+        Row("the channel was closed while several messages were on it", CHANNEL_CLOSED),
+        Row("the connection broke, before or after the broker had it", BROKER_LOST),
+        Row("no confirm in time; also when an alarm came up meanwhile", NOT_CONFIRMED_IN_TIME),
+        Row("an alarm for memory or disk is known: nothing is written", BLOCKED),
+        Row("the connection was found lost before it was written", NOT_WRITTEN),
+        Row("it cannot be reached", BROKER_AWAY),
+        Row("wrong user or password", CREDENTIALS),
+        Row("no right to write to the exchange", NO_ACCESS),
+        Row("no such virtual host", BROKER_SERVER),
+        Row("an address without an exchange and a key", BROKER_ADDRESS),
+    ),
+    "NATS JetStream": (
+        Row("the stream's acknowledgement, also of a duplicate", Delivered("{stream}:{sequence}")),
+        Row("no stream has the subject, or no leader for the moment", NO_STREAM),
+        Row("the stream is full, or another 5xx", STREAM_BUSY),
+        Row("larger than the stream takes, or another 4xx", STREAM_REFUSED),
+        Row("409: the same token is just being stored", BEING_STORED),
+        Row("larger than `max_payload`, headers included", TOO_BIG),
+        Row("the connection broke, before or after the server had it", BROKER_LOST),
+        Row("no acknowledgement in time", NOT_CONFIRMED_IN_TIME),
+        Row("the connection was found lost: nothing is kept for later", NOT_WRITTEN),
+        Row("no server can be reached", BROKER_AWAY),
+        Row("wrong user, password or token", CREDENTIALS),
+        Row("a subject that may not be published to", BROKER_ADDRESS),
+    ),
+    "Kafka (experimental)": (
+        Row("acknowledged by all replicas in sync", Delivered("{topic}:{partition}:{offset}")),
+        Row("larger than the producer or the topic takes", TOO_BIG),
+        Row("no right to write to the topic", NO_ACCESS),
+        Row("no such topic", NO_TOPIC),
+        Row("not valid, or another permanent answer", KAFKA_REFUSED),
+        Row("not enough replicas, brokers down or too late: given up after `message_timeout`", NOT_CONFIRMED_IN_TIME),
+        Row("any other error: it may have been appended", KAFKA_UNKNOWN),
+        Row("no broker answers a question for the topic: nothing is written", BROKER_AWAY),
+        Row("wrong user or password", CREDENTIALS),
+        Row("the producer's queue is full", QUEUE_FULL),
+        Row("an address without a topic", BROKER_ADDRESS),
+    ),
+    "Redis streams": (
+        Row("the entry's id, also of an entry that was there", Delivered("{entry}")),
+        Row("the key holds something else than a stream", NOT_A_STREAM),
+        Row("out of memory, too few replicas, read only, loading", REDIS_BUSY),
+        Row("no such stream, where `create = false`", NO_REDIS_STREAM),
+        Row("larger than `max_bytes`", TOO_BIG),
+        Row("the connection broke after it was written", BROKER_LOST),
+        Row("no answer in time", NOT_CONFIRMED_IN_TIME),
+        Row("no connection was free, or it was lost before anything was written", NOT_WRITTEN),
+        Row("it cannot be reached", BROKER_AWAY),
+        Row("wrong user or password", CREDENTIALS),
+        Row("our user may not run the script or write the keys", NO_ACCESS),
+        Row("an address without a stream", BROKER_ADDRESS),
     ),
     "Apprise": (
         Row("yes", Delivered()),

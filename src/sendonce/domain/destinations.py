@@ -19,6 +19,8 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 _MAILBOX = re.compile(r"[^\s@<>()\[\]\\,;:\"]{1,64}")
 _DOMAIN = re.compile(r"(?=.{1,253}$)(?:[^\W_](?:[\w-]{0,61}[^\W_])?)(?:\.[^\W_](?:[\w-]{0,61}[^\W_])?)*")
 _HOST = re.compile(r"[A-Za-z0-9._~\-:\[\]%]+")
+# Channels to message brokers, each described by profiles: amqp:PROFILE/exchange/key. Their hosts are in settings only.
+BROKERS = ("amqp", "nats", "kafka", "redis")
 _PORTS = {"http": 80, "https": 443}
 KNOWN_SCHEMES = ("https", "http", "mailto", "null")
 
