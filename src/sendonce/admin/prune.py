@@ -127,7 +127,7 @@ async def prune(
 
 
 def count(store: RetentionStore, plan: PrunePlan) -> AsyncGenerator[PruneProgress, None]:
-    """The same steps, and nothing is removed. What would lose its history and then its key is counted for both."""
+    """Count what `prune` would remove. What would lose its history and then its key is counted for both."""
     return _steps(store, plan, None, acts=False)
 
 

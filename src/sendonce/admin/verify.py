@@ -159,7 +159,7 @@ async def _steps(
 async def _believed(
     store: VerifyStore, plan: VerifyPlan, found: Mapping[str, Sequence[int]], after: int, upto: int
 ) -> Mapping[str, Sequence[int]]:
-    """Those that are still so after a while."""
+    """Return the findings that persist at a second look."""
     if not found:
         return {}
     await asyncio.sleep(plan.again_after.total_seconds())

@@ -30,10 +30,10 @@ def load_channels(app: str) -> Channels:
 
 
 def channels_of(settings: Settings, own: Channels | None = None) -> Channels:
-    """Those that come with sendonce, the named HTTP endpoints, mailto: and the long tail, as far as configured.
+    """Return the channels that come with sendonce, the named HTTP endpoints, mailto: and Apprise, as configured.
 
-    Those of an application, `own` or named by the settings, go over all of these; what the settings say of a channel's
-    policy goes over its own.
+    Those of an application, `own` or named by the settings, replace these; what the settings say of a channel's
+    policy overrides its own.
     They share one client: everything that goes out over HTTP passes the same guard.
     """
     client = _client(settings)

@@ -90,7 +90,7 @@ NOTHING = LetOut(0, 0)
 
 
 def opened(now: datetime, pause: timedelta, *, code: str | None) -> Breaker:
-    """It was closed, and so much has failed in a row that nothing more is sent for a while.
+    """Open a closed breaker: so many sends have failed in a row that none is sent for a while.
 
     Its first turn has a number that those of the breaker before it never had.
     """

@@ -47,7 +47,7 @@ COMPLETE = Decision(DeliveryState.COMPLETED)
 
 
 def complete() -> Decision:
-    """It arrived."""
+    """Complete a delivery that arrived."""
     return COMPLETE
 
 
@@ -135,7 +135,7 @@ def _is_spent(delivery: Delivery, policy: Policy) -> bool:
 
 
 def _is_held(delivery: Delivery, policy: Policy) -> bool:
-    """It may have been sent, nobody can be asked, and a repeat is not wanted: a person decides."""
+    """True when a person must decide: it may have been sent, nobody can be asked, and a repeat is not wanted."""
     if_unsure = delivery.if_unsure or policy.if_unsure
     return delivery.in_doubt and delivery.can_look_up is False and if_unsure is IfUnsure.HOLD
 
@@ -145,7 +145,7 @@ def _backoff(delivery: Delivery, policy: Policy, spread: float) -> timedelta:
 
 
 def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spread: float) -> Decision:
-    """It may have been sent: ask later, or resend with the same token, or hold for a person."""
+    """Decide about what may have been sent: ask later, resend with the same token, or hold it for a person."""
     doubtful = replace(delivery, in_doubt=True)
     nobody_to_ask = delivery.can_look_up is False
     code = outcome.code if isinstance(outcome, Unknown) else None

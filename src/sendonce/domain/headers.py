@@ -39,7 +39,7 @@ def is_ours(name: str) -> bool:
 
 
 def allowed(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those of the headers that a caller may set, by their names in lower case; what could break a line is left out."""
+    """Return the headers that a caller may set, by lower-case name; leave out values that could break a line."""
     return {name.lower(): value for name, value in headers.items() if is_allowed(name, value)}
 
 

@@ -37,7 +37,7 @@ class OwnFaults:
 
     @property
     def over(self) -> frozenset[str]:
-        """Those that something has got through for since they were met last."""
+        """Faults after which a send has succeeded since."""
         return frozenset(self._over)
 
     def note(self, results: Sequence[Result]) -> None:
@@ -51,17 +51,17 @@ class OwnFaults:
                 self._note(report.claim, outcome.code)
 
     def take(self) -> dict[str, Met]:
-        """Those met since the last time."""
+        """Take the faults met since the last call."""
         met, self._met = self._met, {}
         return met
 
     def put_back(self, met: Mapping[str, Met]) -> None:
-        """They could not be written down."""
+        """Put back faults that could not be recorded."""
         for name, (times, met_at) in met.items():
             self._met[name] = Met(times + self._met.get(name, Met(0, met_at)).times, met_at)
 
     def know(self, raised: Mapping[str, str | None]) -> None:
-        """These are raised, by whichever worker, and were met there."""
+        """Remember which faults are raised, by any worker, and where each was met."""
         self._raised = dict(raised)
         self._over &= self._raised.keys() | self._met.keys()
 

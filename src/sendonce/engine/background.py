@@ -59,7 +59,7 @@ class Outage:
         self._only_reads = False
 
     def met(self, error: StoreBusy) -> None:
-        """It did not answer, or not as it must."""
+        """Note that the database did not answer, or not as it must."""
         is_new = self._lost_at is None or (isinstance(error, ServerReadOnly) and not self._only_reads)
         self._lost_at = self._lost_at or time.monotonic()
         self._only_reads |= isinstance(error, ServerReadOnly)
@@ -71,7 +71,7 @@ class Outage:
         return self._lost_at is not None
 
     def over(self) -> None:
-        """It has answered."""
+        """Note that the database has answered."""
         if self._lost_at is None:
             return
         self._emit(DatabaseBack(part=self._part, after=timedelta(seconds=time.monotonic() - self._lost_at)))
@@ -95,10 +95,10 @@ class Backoff:
 
     @property
     def is_needed(self) -> bool:
-        """It has not answered since it was away."""
+        """True while the database has not answered again."""
         return self._outage.is_on
 
     def calm(self) -> None:
-        """It has answered."""
+        """Note that the database has answered."""
         self._pause = FIRST_SECONDS
         self._outage.over()

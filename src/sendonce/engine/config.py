@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from sendonce.domain.policies import Policy
 from sendonce.errors import ConfigError
-from sendonce.store.readers import ReadStore
+
+if TYPE_CHECKING:
+    from sendonce.store.readers import ReadStore
 
 BREAKER_LONGEST = timedelta(minutes=5)
 
@@ -68,7 +71,7 @@ def check_timeout(config: WorkerConfig, policy: Policy) -> None:
         )
 
 
-async def check_instance(store: ReadStore, expected: str | None) -> None:
+async def check_instance(store: "ReadStore", expected: str | None) -> None:
     """Raise ConfigError when the database has a name and the settings say another, or none."""
     name = await store.instance()
     if name is None or name == expected:

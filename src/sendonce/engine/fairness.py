@@ -78,7 +78,7 @@ class Fairness:
         self.places = Quotas(max(concurrency // 2, 10), min(per_place or concurrency, concurrency))
 
     def begin(self, claims: Sequence[Claim]) -> None:
-        """These are on their way now."""
+        """Count these claims as in flight."""
         for claim in claims:
             place = place_of(claim.address)
             if place:

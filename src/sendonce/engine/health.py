@@ -22,19 +22,19 @@ class Health:
         self._heard_at = float("-inf")
 
     def turn(self, part: str) -> None:
-        """This loop goes round."""
+        """Record that this loop is alive."""
         self._turned_at[part] = time.monotonic()
 
     def rest(self, part: str) -> None:
-        """This loop has nothing to do, or is over: nobody expects it to go round."""
+        """Record that this loop is idle or has ended, so that it cannot be stuck."""
         self._turned_at.pop(part, None)
 
     def end(self, part: str) -> None:
-        """This loop has died of an error."""
+        """Record that this loop died of an error."""
         self._ended.add(part)
 
     def heard(self) -> None:
-        """The database has answered."""
+        """Record that the database has answered."""
         self._heard_at = time.monotonic()
 
     def on_fact(self, fact: Fact) -> None:

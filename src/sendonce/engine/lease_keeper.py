@@ -93,7 +93,7 @@ class HeldLeases:
         return done
 
     def give_back_done(self, ids: list[int]) -> None:
-        """They could not be released: later."""
+        """Put back leases whose release failed."""
         with self._lock:
             self._done += ids
 

@@ -62,7 +62,7 @@ class Memory:
         self._remember(heard)
 
     def forget(self) -> None:
-        """That claim is lost, and everybody knows."""
+        """Forget the witness: its claim is lost, and every worker knows."""
         self._witness = self._heard = None
         self._is_saved = False
         self.close()

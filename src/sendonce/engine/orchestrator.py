@@ -102,11 +102,11 @@ class Orchestrator:
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
 
     async def refusal(self, fence: Fence) -> Refusal | None:
-        """Why a worker with this fence may claim nothing now."""
+        """Return why a worker with this fence may not claim, or None."""
         return await self._store.refusal(fence)
 
     async def notice_loss(self, witness: Witness, *, noticed_by: str) -> LossRow | None:
-        """This database has lost commits: what it has is to be asked about before it is sent."""
+        """Record that this database has lost commits: its deliveries are looked up before they are sent."""
         return await self._store.notice_loss(witness, wait=self._policies.longest_doubt_wait, noticed_by=noticed_by)
 
     async def mark_loss(self) -> bool:
@@ -114,7 +114,7 @@ class Orchestrator:
         return await self._store.mark_loss(MARK_STEP) is not None
 
     def decide(self, reports: Sequence[Report]) -> list[Result]:
-        """Reports with their decisions. What was delivered is complete whatever else is known: no need to look."""
+        """Decide about each report. What was delivered is complete whatever else is known."""
         return [
             Result(report, complete()) if type(report.outcome) is Delivered else self._resolve(report)
             for report in reports

@@ -41,7 +41,7 @@ class CredentialsCache:
         self._reading: asyncio.Task[None] | None = None
 
     async def of(self, subscription_id: int) -> Credentials | Deferred:
-        """They, or why it must wait."""
+        """Return the subscription's credentials, or a Deferred that says why they are unavailable."""
         kept = self._kept.get(subscription_id)
         if kept is not None and kept.until > time.monotonic():
             return kept.credentials

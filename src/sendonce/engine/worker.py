@@ -194,7 +194,7 @@ class Worker:
             await self._unserved.tend(rooms, served)
 
     async def _claim_waiting(self, wanted: int, served: Served) -> int:
-        """The same out of rooms."""
+        """Claim up to `wanted` parked deliveries; return how many rows were looked at."""
         allotment = await self._waiting.allot(wanted)
         if not allotment.quotas:
             return 0

@@ -154,7 +154,7 @@ def line(arrival: Arrival, said: str, *, is_verbose: bool) -> str:
 
 
 def json_line(arrival: Arrival, said: str, *, is_verbose: bool) -> str:
-    """The same for a program."""
+    """Return the arrival as a line of JSON."""
     document = {**as_json(arrival), "result": said}
     if not is_verbose:
         del document["headers"], document["body"]

@@ -46,7 +46,7 @@ class SyncRun(Protocol):
 
 class AsyncRun(Protocol):
     def __call__(self, connection: Any, plan: Plan[T], *, reads: bool = False) -> Awaitable[T]:
-        """The same on an async connection."""
+        """Carry out the statements on an async connection."""
         ...
 
 
