@@ -138,50 +138,69 @@ class Inbox:
         return decorate
 
 
-class _Once(Generic[T]):
+class _Block(Generic[T]):
     """The block of `once`: the receipt before it, and after it what the handler has said, or the end of it all."""
 
-    __slots__ = ("_connection", "_plan", "_receipts", "_received", "_run")
+    __slots__ = ("_database", "_receipts", "_received", "_steps")
+    _received: T
+
+    def __init__(self, steps: Plan[T], receipts: Callable[[T], Sequence[Receipt]]) -> None:
+        self._steps, self._receipts = steps, receipts
+
+    def _begin(self, database: Database) -> Statements[T]:
+        self._database = database
+        return self._steps(database)
+
+    def _ending(self, kind: type[BaseException] | None) -> Callable[[Database], Statements[None]] | None:
+        """What is left to do; None where that is nothing."""
+        if kind is not None:
+            return give_up
+        said = [each for each in self._receipts(self._received) if each.first and each.result is not None]
+        return partial(keep_results, said) if said or self._database == "sqlite" else None
+
+
+class _Once(_Block[T]):
+    """On a sync connection."""
+
+    __slots__ = ("_connection", "_run")
 
     def __init__(
-        self, connection: SyncConnection, run: SyncRun, plan: Plan[T], receipts: Callable[[T], Sequence[Receipt]]
+        self, connection: SyncConnection, run: SyncRun, steps: Plan[T], receipts: Callable[[T], Sequence[Receipt]]
     ) -> None:
-        self._connection, self._run, self._plan, self._receipts = connection, run, plan, receipts
+        super().__init__(steps, receipts)
+        self._connection, self._run = connection, run
 
     def __enter__(self) -> T:
         with SchemaExpected():
-            self._received: T = self._run(self._connection, self._plan)
+            self._received = self._run(self._connection, self._begin)
         return self._received
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._run(self._connection, _ending(kind, self._received, self._receipts), reads=True)
+        if (ending := self._ending(kind)) is not None:
+            self._run(self._connection, ending, reads=True)
 
 
-class _AsyncOnce(Generic[T]):
-    """The same on an async connection."""
+class _AsyncOnce(_Block[T]):
+    """On an async connection."""
 
-    __slots__ = ("_connection", "_plan", "_receipts", "_received", "_run")
+    __slots__ = ("_connection", "_run")
 
     def __init__(
-        self, connection: AsyncConnection, run: AsyncRun, plan: Plan[T], receipts: Callable[[T], Sequence[Receipt]]
+        self, connection: AsyncConnection, run: AsyncRun, steps: Plan[T], receipts: Callable[[T], Sequence[Receipt]]
     ) -> None:
-        self._connection, self._run, self._plan, self._receipts = connection, run, plan, receipts
+        super().__init__(steps, receipts)
+        self._connection, self._run = connection, run
 
     async def __aenter__(self) -> T:
         with SchemaExpected():
-            self._received: T = await self._run(self._connection, self._plan)
+            self._received = await self._run(self._connection, self._begin)
         return self._received
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._run(self._connection, _ending(kind, self._received, self._receipts), reads=True)
-
-
-def _ending(
-    kind: type[BaseException] | None, received: T, receipts: Callable[[T], Sequence[Receipt]]
-) -> Callable[[Database], Statements[None]]:
-    return give_up if kind is not None else partial(keep_results, receipts(received))
+        if (ending := self._ending(kind)) is not None:
+            await self._run(self._connection, ending, reads=True)
 
 
 def _many(consumer: str, message_ids: Iterable[MessageId]) -> Plan[list[Receipt]]:

@@ -105,11 +105,10 @@ def _again(receipt: Receipt, database: Database) -> Statements[Receipt]:
 
 
 def keep_results(receipts: Iterable[Receipt], database: Database) -> Statements[None]:
-    """The handler is done: write what it has said."""
+    """The handler is done: write what it has said about these."""
     for each in receipts:
-        if each.first and each.result is not None:
-            values = {"consumer": each.consumer, "message_id": each.message_id, "result": each.result}
-            yield Statement(queries(database)["keep_result"], values)
+        values = {"consumer": each.consumer, "message_id": each.message_id, "result": each.result}
+        yield Statement(queries(database)["keep_result"], values)
     if database == "sqlite":
         # Whoever has committed inside has ended the savepoint by that.
         with suppress(Exception):
