@@ -64,6 +64,10 @@ class StoreError(SendonceError):
     """The database did not do what was asked."""
 
 
+class BadValue(StoreError):
+    """The database refused a value, not the rules: somebody's text or number is out of its range."""
+
+
 class StoreBusy(StoreError):
     """The database cannot answer now (lost connection, deadlock, lock, full disk). The same call may be made again."""
 

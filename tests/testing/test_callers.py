@@ -15,9 +15,10 @@ from psycopg.rows import dict_row
 from psycopg2 import extensions
 
 from sendonce import NotAllowed, SchemaMismatch, SendonceError, ServerReadOnly, StoreBusy, StoreError
+from sendonce.errors import BadValue
 from sendonce.sql.drivers import names_of
 from sendonce.store.postgres.callers import Driver, driver_of
-from sendonce.store.postgres.connection import BadValue, translated
+from sendonce.store.postgres.connection import translated
 from tests.outbox.databases import Address
 
 AWKWARD = "it's 100% \"quoted\" \\N \\x41 %s %(a)s :b $1 {} \t\n\r\b\f\v ü 😀 '; --"

@@ -10,10 +10,14 @@ ID_LENGTH = 500
 
 def clean(text: object, limit: int) -> str:
     """The text with what a database cannot hold replaced, at most `limit` characters of it."""
-    cut = (text if isinstance(text, str) else _as_text(text))[:limit]
-    if cut.isascii() and "\0" not in cut:
-        return cut
-    return cut.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return storable((text if isinstance(text, str) else _as_text(text))[:limit])
+
+
+def storable(text: str) -> str:
+    """The whole text with what a database cannot hold replaced: NUL characters and halves of others."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def digest(*parts: str) -> bytes:

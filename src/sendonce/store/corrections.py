@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.destinations import destination_hash
+from sendonce.domain.texts import storable
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.operations_log import log, said
@@ -40,6 +41,7 @@ def correct(
     nothing written, when its dead letter is not open, the event goes to that destination already, or it may have
     been sent before and that is not allowed.
     """
+    destination = None if destination is None else storable(destination)  # and its hash is that of what is kept
     values = {
         "delivery_id": delivery_id,
         "content": content,

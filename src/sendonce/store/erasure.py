@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sendonce.domain.destinations import destination_hash
 from sendonce.domain.outcomes import FOUND
+from sendonce.domain.texts import storable
 from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.erasures import taking
 from sendonce.store.operations_log import said
@@ -47,4 +48,4 @@ def erase(event_ids: Sequence[int], person: Person, *, shared: bool, operator: s
 
 
 def _hash(person: Person) -> UUID | None:
-    return None if person.destination is None else UUID(bytes=destination_hash(person.destination))
+    return None if person.destination is None else UUID(bytes=destination_hash(storable(person.destination)))

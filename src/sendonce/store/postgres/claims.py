@@ -8,14 +8,14 @@ from typing import NamedTuple
 from sendonce.domain.attempts import NO_FENCE, Claim, Fence, Lease, Refusal, Result, Verdict
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served
-from sendonce.errors import StoreBusy
+from sendonce.errors import BadValue, StoreBusy
 from sendonce.sql.queries import array
 from sendonce.sql.steps import Steps, rows
 from sendonce.store import leases
 from sendonce.store.evidence import judge
 from sendonce.store.losses import fence_values
 from sendonce.store.ports import Started
-from sendonce.store.postgres.connection import BadValue, Connections, OwnConnection
+from sendonce.store.postgres.connection import Connections, OwnConnection
 from sendonce.store.postgres.settle import merged, settle, write
 from sendonce.store.verbs import On
 

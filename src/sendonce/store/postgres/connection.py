@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import psycopg
 from psycopg import errors
 
-from sendonce.errors import NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
+from sendonce.domain.texts import storable
+from sendonce.errors import BadValue, NotAllowed, SchemaMismatch, ServerReadOnly, StoreBusy, StoreError
 from sendonce.outbox.requests import published
 from sendonce.sql.queries import load, with_parameters
 from sendonce.sql.steps import Query, Row, Steps, arun, reader
@@ -71,10 +72,6 @@ select pg_backend_pid() = {{own}}, current_setting('server_encoding'),
             then set_config('default_transaction_isolation', '{_ISOLATION}', false) end;
 commit
 """
-
-
-class BadValue(StoreError):
-    """The database refused a value, not the rules: somebody's text or number is out of its range."""
 
 
 @asynccontextmanager
@@ -308,10 +305,14 @@ async def carry_out(connection: Connection, steps: Steps[T]) -> T:
 
 
 def _spelled(value: object) -> object:
-    """A value as psycopg takes it."""
+    """A value as psycopg takes it. What PostgreSQL cannot keep of a text is replaced, as on every database."""
+    if isinstance(value, str):
+        return storable(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, list | tuple):
+        return [storable(each) if isinstance(each, str) else each for each in value]
+    return value
 
 
 @cache

@@ -98,6 +98,8 @@ class CallersConnection:
                 with suppress(sqlite3.OperationalError):  # they are there already, and a cursor of the caller's is open
                     add_functions(connection)
                 with _plain(connection), _savepoint(connection):
+                    if writes:  # undone with the caller's transaction
+                        connection.execute(QUERIES["make_results"])
                     return work(Transaction(connection, self._now()))
 
         async with self._turn:
@@ -181,7 +183,6 @@ def _check(transaction: Transaction) -> None:
 def _make_tables(transaction: Transaction) -> None:
     apply_missing(transaction.connection)
     _check(transaction)
-    transaction.connection.execute(QUERIES["make_results"])
 
 
 def _begin(connection: sqlite3.Connection) -> None:

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from uuid import UUID
 
 from sendonce.domain.events import digest_of_stored
-from sendonce.domain.texts import provider_token
-from sendonce.errors import ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
+from sendonce.domain.texts import provider_token, storable
+from sendonce.errors import BadValue, ConfigError, NotAllowed, SchemaMismatch, SendonceError, StoreBusy, StoreError
 from sendonce.outbox.requests import published
 from sendonce.sql.queries import load, with_parameters
 from sendonce.sql.steps import Query, Row, Steps, reader, run
@@ -72,14 +72,19 @@ def _named(name: str, value: Any) -> Any:
 
 
 def _spelled(value: object) -> object:
-    """A value as SQLite has it: times and spans in microseconds, a list as JSON, a digest as its bytes."""
+    """A value as SQLite has it: times and spans in microseconds, a list as JSON, a digest as its bytes.
+
+    What it cannot keep of a text is replaced, as on every database.
+    """
     match value:
+        case str():
+            return storable(value)
         case datetime():
             return stamp(value)
         case timedelta():
             return microseconds(value)
         case list() | tuple():
-            return json.dumps(value)
+            return json.dumps([storable(each) if isinstance(each, str) else each for each in value])
         case UUID():
             return value.bytes
     return value
@@ -264,7 +269,7 @@ def translated() -> Iterator[None]:
     except sqlite3.Error as error:
         raise _translation(error) from None
     except (UnicodeEncodeError, OverflowError) as error:
-        raise StoreError(f"a value cannot be stored ({type(error).__name__})") from None
+        raise BadValue(f"a value cannot be stored ({type(error).__name__})") from None
 
 
 def _translation(error: sqlite3.Error) -> SendonceError:
