@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import claims, embedded, fanout, inbox, measures, names, outgoing, recovery
+from benchmarks import brokers, claims, embedded, fanout, inbox, measures, names, outgoing, recovery
 from benchmarks.measures import Figures
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
@@ -38,6 +38,10 @@ BARS = {
     "mails: ours / client alone": (">=", 0.35),
     "fairness: behind dead / alone": ("<=", 2),
     "names: beside silent / alone": ("<=", 2),
+    **{
+        f"brokers: {kind}: ours / slower of client and null:": (">=", 0.5)
+        for kind in ("nats", "amqp", "kafka", "redis")
+    },
     "recovery after 30 s of outage: longest, s": ("<=", 15),
 }
 # Counted, or in virtual time: the same in every round.
@@ -49,7 +53,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=100_000)
     parser.add_argument("--behind", type=int, default=1_000_000)
-    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,inbox,recovery"
+    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,inbox,brokers,recovery"
     parser.add_argument("--only", default=usual)
     args = parser.parse_args()
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
@@ -74,6 +78,7 @@ def sections(server: Server, deliveries: int, behind: int) -> dict[str, Callable
         "names": lambda: names.names(server, max(50, min(600, deliveries // 150))),
         "fanout": lambda: fanout.fanout(server, deliveries // 10),
         "inbox": lambda: inbox.inbox(server, max(100, deliveries // 50)),
+        "brokers": lambda: brokers.brokers(server, max(1000, deliveries // 5000 * 1000)),
         "sqlite": lambda: embedded.embedded(deliveries // 2),
         "recovery": recovery.recoveries,
     }
