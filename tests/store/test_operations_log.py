@@ -7,10 +7,11 @@ from typing import Any, cast
 
 from sendonce.domain.attempts import Witness
 from sendonce.domain.events import new_event
+from sendonce.domain.evidence import Evidence, Told
 from sendonce.domain.outcomes import Refused
 from sendonce.store.bulk import REQUEUE, RUNNING
 from sendonce.store.ports import BulkStore, OperatorStore, OrchestratorStore, SealStore, Store
-from tests.given import given_due_deliveries, given_lease, settle_with
+from tests.given import given_due_deliveries, given_due_delivery, given_lease, settle_with
 from tests.store.bulkwork import begun, finish
 from tests.store.databases import Database
 
@@ -46,6 +47,10 @@ async def act_on_deliveries(database: Database, store: Store) -> dict[str, str]:
     await store.discard([letters[ids[3]]], operator=WHO, reason="r-discard")
     await store.attest([letters[ids[4]]], operator=WHO, reason="r-attest")
     await store.correct(ids[5], content="{}", destination=None, operator=WHO, reason="r-correct")
+    given_due_delivery(database, key="evidence")
+    waiting = int(database.one("select max(id) from sendonce_deliveries"))
+    refused = Evidence(source="log", outcome=Told.REFUSED, token="t")
+    await store.add_evidence(waiting, refused, operator=WHO)
     await store.log_doubt(operator=WHO, reason="r-doubt", affected=1)
     by_filter = await begun(store, REQUEUE)
     await store.set_operation_state(by_filter.id, "paused", operator=WHO, reason="r-pause")
@@ -59,6 +64,7 @@ async def act_on_deliveries(database: Database, store: Store) -> dict[str, str]:
         "r-attest": f"attest dead letter {letters[ids[4]]}",
         "r-correct": f"correct delivery {ids[5]}",
         "r-doubt": "doubt open deliveries",
+        "log says that it was refused": f"evidence delivery {waiting}",
         "test": "requeue test",
         "r-pause": f"pause operation {by_filter.id}",
         "r-resume": f"resume operation {by_filter.id}",

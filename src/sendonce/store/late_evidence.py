@@ -8,7 +8,7 @@ from sendonce.domain.texts import MESSAGE_LENGTH, clean
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.deliveries import namespace
 from sendonce.store.filters import LAST, LOOK, ids_of
-from sendonce.store.operations_log import said
+from sendonce.store.operations_log import log, said
 from sendonce.store.reconciliation import attest
 from sendonce.store.records import EvidenceRow
 
@@ -60,6 +60,8 @@ def add_evidence(delivery_id: int, evidence: Evidence, *, operator: str) -> Step
     if effect is Effect.IN_FLIGHT:
         return Weighed(effect, target.id)
     settled_id = yield from _moved(target, evidence, move, operator)
+    if move in (Move.PROVE, Move.GIVE_UP):  # who attests is written down by that
+        yield from log("evidence", operator, _sentence(evidence), (target.id,), subject="delivery")
     if effect in (Effect.CONTRADICTS, Effect.NOTED):
         yield from _found(target, evidence, effect)
     yield from rows(
@@ -99,14 +101,16 @@ def _target(delivery_id: int) -> Steps[Target | None]:
 
 
 def _known(target: Target, evidence: Evidence) -> Steps[Weighed | None]:
-    found = yield from rows(
-        "known_evidence",
-        source=evidence.source,
-        reference=evidence.reference,
-        delivery_id=target.id,
-        outcome=evidence.outcome.value,
-        notification_id=evidence.notification_id,
-    )
+    if evidence.reference is not None:
+        found = yield from rows("evidence_with_reference", source=evidence.source, reference=evidence.reference)
+    else:
+        found = yield from rows(
+            "same_evidence",
+            delivery_id=target.id,
+            source=evidence.source,
+            outcome=evidence.outcome.value,
+            notification_id=evidence.notification_id,
+        )
     for delivery_id, effect in found:
         return Weighed(Effect(effect), delivery_id, is_repeat=True)
     return None

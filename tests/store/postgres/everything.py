@@ -14,6 +14,7 @@ from sendonce.domain.attempts import Fence, Refusal, Witness
 from sendonce.domain.breakers import Answers, Pauses
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.events import new_event
+from sendonce.domain.evidence import Evidence, Told
 from sendonce.domain.limits import Limits
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.texts import provider_token
@@ -21,6 +22,7 @@ from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
 from sendonce.store.filters import Filter
+from sendonce.store.late_evidence import PLACES
 from sendonce.store.postgres.doctor import examine
 from sendonce.store.postgres.store import PostgresStore
 from sendonce.store.tries import Arrived, Content, Failure
@@ -60,6 +62,7 @@ async def do_everything(url: str) -> None:
         await hold_back(store)
         await operate(store)
         await correct(store)
+        await evidence(store)
         await by_filter(store)
         await reconcile(store)
         await consume(store)
@@ -127,6 +130,22 @@ async def correct(store: PostgresStore) -> None:
         )
         await store.corrections_of(letter.delivery_id)
         await store.content(letter.delivery_id)
+
+
+async def evidence(store: PostgresStore) -> None:
+    """Of one that waits: proof; of another: a refusal; and of what has ended, twice."""
+    for place in PLACES:
+        for by in ("token", "notification_id"):
+            await store.seek_deliveries(by, ["a" * 40, "n"], place)
+    waiting = await store.deliveries(Filter(status=DeliveryState.PENDING_RETRY, limit=2))
+    told = zip([*waiting, *waiting], (Told.DELIVERED, Told.REFUSED) * 2, strict=True)
+    for number, (row, outcome) in enumerate(told):
+        reference = f"r-{number}" if number < 2 else None
+        said = Evidence(source="log", outcome=outcome, token="t", notification_id="n-1", reference=reference)
+        await store.preview_evidence(row.id, said)
+        await store.add_evidence(row.id, said, operator="ada")
+        await store.evidence_of(row.id)
+        await store.add_evidence(million.FINISHED // 2, said, operator="ada")
 
 
 async def by_filter(store: PostgresStore) -> None:

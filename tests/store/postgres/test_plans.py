@@ -116,6 +116,12 @@ EXPECTED = {
     "attempts_of": {"attempts_pkey"},
     "lease_of": {"attempts_pkey", "leases_pkey"},
     "findings_of": {"findings_of"},
+    "evidence_target": {"deliveries_pkey"},
+    "doubtful_window": {"deliveries_in_doubt"},
+    "deliveries_of_tokens": {"deliveries_pkey", "events_pkey"},
+    "deliveries_of_notifications": {"deliveries_pkey"},
+    "prove_by_evidence": {"deliveries_pkey"},
+    "refuse_by_evidence": {"deliveries_pkey"},
     "open_dead_letter_window": {"dead_letters_open"},
     "dead_letter_id_of": {"dead_letters_delivery_id_key"},
     "dead_letter_rows": {"dead_letters_pkey", "deliveries_pkey", "events_pkey"},
@@ -209,6 +215,12 @@ EXPECTED = {
 }
 # These touch small tables only, or do not read at all.
 SMALL = {
+    "add_evidence",
+    "evidence_of",
+    "evidence_with_reference",
+    "same_evidence",
+    "bury_by_evidence",
+    "count_by_evidence",
     "add_cancelled",
     "add_unserved",
     "count",

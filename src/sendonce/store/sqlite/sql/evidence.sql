@@ -36,13 +36,15 @@ select n.id, n.status, n.in_doubt, n.proven_at is not null, n.notification_id, n
  order by n.generation desc
  limit 1;
 
--- name: known_evidence
--- The same reference of a source, or the same word of it about the same delivery where it gives none.
+-- name: evidence_with_reference
+select delivery_id, effect from sendonce_evidence where source = :source and reference = :reference;
+
+-- name: same_evidence
+-- Where a source gives no reference: its same word about the same delivery.
 select delivery_id, effect
   from sendonce_evidence
- where (source = :source and reference = :reference)
-    or (:reference is null and delivery_id = :delivery_id and source = :source and reference is null
-        and outcome = :outcome and notification_id is :notification_id)
+ where delivery_id = :delivery_id and source = :source and reference is null and outcome = :outcome
+   and notification_id is :notification_id
  order by id
  limit 1;
 
