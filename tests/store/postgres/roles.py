@@ -14,6 +14,9 @@ from tests.store.databases import PostgresDatabase
 
 # Expiry closes attempts and decides them: the login of a worker's process is a member of both.
 KEEPER = "keeper"
+# What comes in later moves a delivery, and closes dead letters: its login is a member of both.
+WITNESS = "witness"
+_BOTH = {KEEPER: ("worker", "orchestrator"), WITNESS: ("operator", "orchestrator")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,14 @@ def granted_roles(server: Server, migrated: str) -> Iterator[Roles]:
     roles = Roles(server, f"t{uuid4().hex[:12]}_", server.create_database(template=migrated))
     try:
         roles.grant(server.dsn(roles.template))
-        _administer(server, "create role {} nologin", roles.name(KEEPER))
-        for role in ("worker", "orchestrator"):
-            _administer(server, "grant {} to {}", roles.name(role), roles.name(KEEPER))
+        for name, members in _BOTH.items():
+            _administer(server, "create role {} nologin", roles.name(name))
+            for role in members:
+                _administer(server, "grant {} to {}", roles.name(role), roles.name(name))
         yield roles
     finally:
         server.drop_database(roles.template)
-        for role in (*grants.ROLES, KEEPER):
+        for role in (*grants.ROLES, *_BOTH):
             _administer(server, "drop role if exists {}", roles.name(role))
 
 

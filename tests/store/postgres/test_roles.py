@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -11,16 +12,19 @@ import pytest_asyncio
 
 from sendonce.domain.attempts import Verdict
 from sendonce.domain.emails import Email
-from sendonce.domain.outcomes import Delivered, Failed, Refused
+from sendonce.domain.evidence import Evidence, Told
+from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
+from sendonce.domain.policies import IfUnsure
 from sendonce.errors import ConfigError, KeyReused, StoreError
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.filters import Filter
+from sendonce.store.ports import Store
 from sendonce.store.postgres import grants
-from tests.given import HOLD, WORKER, expire, given_due_delivery, given_event, given_lease, result, settle_with
+from tests.given import HOLD, POLICY, WORKER, expire, given_due_delivery, given_event, given_lease, result, settle_with
 from tests.servers.postgres import Server
 from tests.store.databases import PostgresDatabase
-from tests.store.postgres.roles import KEEPER, Roles, granted_roles, subscribe
+from tests.store.postgres.roles import KEEPER, WITNESS, Roles, granted_roles, subscribe
 
 Under: TypeAlias = Callable[[str], PostgresDatabase]
 S = timedelta(seconds=1)
@@ -380,3 +384,42 @@ def test_M10_rights_can_be_granted_again(roles: Roles, database: PostgresDatabas
 def test_M10_prefix_that_is_no_plain_name_is_refused(prefix: str) -> None:
     with pytest.raises(ConfigError, match="prefix"):
         grants.sql(prefix)
+
+
+async def test_M10_late_evidence_is_for_who_is_operator_and_orchestrator(
+    database: PostgresDatabase, under: Under
+) -> None:
+    for number in range(4):
+        given_due_delivery(database, key=f"memo-{number}")
+    owner = await database.open()
+    lease = await given_lease(owner)
+    outcomes = (Unknown("timeout"), Unknown("timeout"), Refused("410"), Delivered("n-1"))
+    await owner.settle([result(lease, outcomes[n], of=n, can_look_up=True) for n in range(4)])
+    held = await given_held(database, owner)
+    ids = [claim.delivery_id for claim in lease.claims]
+    store = await under(WITNESS).open()
+
+    def said(outcome: Told) -> Evidence:
+        return Evidence(source="bank", outcome=outcome, token="t")
+
+    effects = [
+        (await store.add_evidence(of, said(outcome), operator="ada")).effect
+        for of, outcome in (
+            (ids[0], Told.DELIVERED), (ids[1], Told.REFUSED), (ids[2], Told.DELIVERED), (ids[3], Told.REFUSED),
+            (held, Told.DELIVERED),
+        )
+    ]  # fmt: skip
+
+    assert effects == ["settled", "settled", "contradicts", "contradicts", "settled"]
+    for role in ("operator", "orchestrator", "worker", "reader"):
+        alone, seen = given_due_delivery(database, key=f"alone-{role}"), await under(role).open()
+        with pytest.raises(StoreError, match="may not do that"):
+            await seen.add_evidence(alone, said(Told.REFUSED), operator="ada")
+
+
+async def given_held(database: PostgresDatabase, owner: Store) -> int:
+    """A delivery that may have been sent and waits for a person."""
+    delivery_id = given_due_delivery(database, key="held")
+    lease = await given_lease(owner)
+    await settle_with(owner, lease, Unknown("timeout"), replace(POLICY, if_unsure=IfUnsure.HOLD))
+    return delivery_id
