@@ -13,6 +13,7 @@ from sendonce.domain.policies import DEFAULT_POLICY, next_delay
 from sendonce.engine import (
     alerts,
     background,
+    bounded_server,
     breakers,
     health,
     lease_keeper,
@@ -84,7 +85,7 @@ def test_worker_that_waits_for_its_database_is_not_taken_for_stuck() -> None:
 
 def test_probe_has_its_answer_before_whoever_asks_gives_up() -> None:
     assert metrics_server.LOOK_SECONDS < PROBE_SECONDS
-    assert metrics_server.LOOK_SECONDS < metrics_server.VISIT_SECONDS
+    assert metrics_server.LOOK_SECONDS < bounded_server.VISIT_SECONDS
 
 
 def test_lease_outlasts_a_send_with_what_is_left_free_of_it() -> None:

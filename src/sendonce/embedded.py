@@ -49,7 +49,9 @@ async def aembedded_worker(
     stop, begun = asyncio.Event(), asyncio.Event()
     # Built anew each time: a worker closes what it sends through.
     working = asyncio.create_task(
-        _work(lambda: parts_of(settings, channels_of(settings, channels)), logs.writer(settings.log), stop, begun)
+        _work(
+            lambda: parts_of(settings, channels_of(settings, channels)), logs.writer(settings.log.format), stop, begun
+        )
     )
     beginning = asyncio.create_task(begun.wait())
     try:
@@ -97,7 +99,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         open_store=lambda: open_store(settings.database, writes=True),
         channels=channels,
         config=settings.worker,
-        emit=logs.writer(settings.log),
+        emit=logs.writer(settings.log.format),
         version=__version__,
         policy=settings.policy,
         notifier=notifier_of(settings),

@@ -36,6 +36,8 @@ READING = [
     ["resume", "--all"],
     ["operations", "list"],
     ["requests", "list"],
+    ["inbox", "list"],
+    ["evidence", "add", "--token", "t", "--outcome", "Delivered", "--source", "bank"],
     ["prune", "--reason", "x", "--yes"],
     ["erase", "--subject", "x", "--reason", "x", "--yes"],
     ["subscriptions", "list"],

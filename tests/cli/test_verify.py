@@ -47,7 +47,10 @@ def test_verify_says_that_all_is_consistent(worked: Cli) -> None:
     ran = worked("verify")
 
     assert ran.code == 0
-    assert ran.out == "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations: nothing is wrong\n"
+    assert (
+        ran.out
+        == "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations, 0 messages: nothing is wrong\n"
+    )
 
 
 def test_verify_says_what_is_wrong_with_its_id_and_what_to_do(worked: Cli) -> None:
@@ -60,7 +63,8 @@ def test_verify_says_what_is_wrong_with_its_id_and_what_to_do(worked: Cli) -> No
         "wrong: dead_letters (1): it was given up and has no dead letter, or has one and was not given up",
         "  delivery: 3",
         "  to do: nobody would see that it failed; look with: sendonce explain 3, and requeue it or publish it again",
-        "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations: 1 of the checks found something",
+        "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations, 0 messages: "
+        "1 of the checks found something",
     ]
 
 

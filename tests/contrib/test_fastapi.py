@@ -13,6 +13,8 @@ from starlette.types import Message
 from sendonce import (
     BadDestination,
     BadEvent,
+    BadMessage,
+    BadWebhook,
     CommitUnknown,
     ConfigError,
     KeyReused,
@@ -84,7 +86,8 @@ def ask(app: FastAPI, body: bytes, *, method: str = "POST", path: str = "/orders
 
 GOOD = json.dumps({"name": "tea", "amount": 1}).encode()
 STATUSES = [
-    (NotFound, 404), (NotAllowed, 409), (KeyReused, 409), (RerunRefused, 409), (BadEvent, 422), (BadDestination, 422),
+    (NotFound, 404), (BadWebhook, 401), (BadMessage, 400), (NotAllowed, 409), (KeyReused, 409),
+    (RerunRefused, 409), (BadEvent, 422), (BadDestination, 422),
     (PublishError, 422), (NotInTransaction, 422), (ConfigError, 400), (SendonceError, 400), (StoreBusy, 503),
     (ServerReadOnly, 503), (CommitUnknown, 503), (StoreError, 500), (SchemaMismatch, 500),
 ]  # fmt: skip

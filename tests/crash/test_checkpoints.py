@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.checkpoints import MIGRATING, POINTS
+from sendonce.checkpoints import CONSUMING, MIGRATING, POINTS
 from sendonce.store.ports import Store
 from tests.conformance.test_crashes import AROUND_A_QUESTION
 from tests.crash import killing
@@ -69,5 +69,5 @@ def test_worker_that_dies_here_loses_nothing(database: Database, receiver: Recei
 def test_point_of_the_code_is_named_and_every_name_is_a_point_where_a_worker_is_killed() -> None:
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
 
-    assert set(re.findall(r'checkpoint\("([^"]+)"\)', source)) == {*POINTS, *MIGRATING}
+    assert set(re.findall(r'checkpoint\("([^"]+)"\)', source)) == {*POINTS, *MIGRATING, *CONSUMING}
     assert set(POINTS) >= ASKING

@@ -81,6 +81,10 @@ async def test_M12_gauges_show_pending_failed_and_retrying(database: Database, s
         'sendonce_retention_behind_seconds{part="payloads"}': 0,
         "sendonce_workers_alive": 1,
         "sendonce_stops": 0,
+        "sendonce_inbox_waiting": 0,
+        "sendonce_inbox_dead": 0,
+        "sendonce_inbox_oldest_due_age_seconds": 0,
+        "sendonce_inbox_duplicates_total": 0,
         "sendonce_alerts_raised": 0,
         "sendonce_schema_version": (await store.status()).schema_version,
     }

@@ -123,7 +123,11 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(keeper_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(
+        keeper_module,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock.now, clock_gettime=lambda _: clock.now, CLOCK_BOOTTIME=None),
+    )
     return clock
 
 

@@ -15,8 +15,9 @@ import pytest
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, NotThere, Outcome, Unknown
 from sendonce.engine import daemon, health, metrics_server
+from sendonce.engine.bounded_server import MOST_VISITORS
 from sendonce.engine.daemon import Parts
-from sendonce.engine.metrics_server import MOST_VISITORS, Look
+from sendonce.engine.metrics_server import Look
 from sendonce.engine.worker import CLAIMS
 from sendonce.errors import StoreBusy, StoreError
 from sendonce.observability.facts import Begun, Fact, ServingMetrics, Settled, Stopped

@@ -92,6 +92,11 @@ class Daemon(ABC):
     def freeze(self) -> None:
         """Let it stand still: connections stay, and nothing is answered."""
         os.killpg(self.pid, signal.SIGSTOP)
+        self._wait(self._stands_still)  # its threads stop one after another
+
+    def _stands_still(self) -> bool:
+        stats = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(") ")[2].startswith("T") for stat in stats)
 
     def thaw(self) -> None:
         """Let it go on."""

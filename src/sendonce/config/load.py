@@ -19,10 +19,9 @@ from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
 from sendonce.domain.serving import Serving
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.audits import AuditSettings
-from sendonce.engine.config import BREAKER_LONGEST, WorkerConfig, check_timeout
+from sendonce.engine.config import BREAKER_LONGEST, LogSettings, WorkerConfig, check_timeout
 from sendonce.engine.retention import InboxSettings, RetentionSettings
 from sendonce.errors import ConfigError
-from sendonce.observability.logs import LogSettings
 from sendonce.sealing import SecretBox
 from sendonce.store.urls import DEFAULT_DATABASE
 

@@ -1,8 +1,8 @@
 """The settings of message brokers: a table for each profile, as in [amqp.main]."""
 
-from sendonce.channels.brokers.content import Format
 from sendonce.config import types
 from sendonce.config.types import Setting
+from sendonce.domain.carried import Format
 
 _MODULES = {
     "amqp": "sendonce.channels.brokers.amqp:AmqpProfile",

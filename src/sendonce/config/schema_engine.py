@@ -12,7 +12,7 @@ _policy = partial(Setting, table="policy", part="sendonce.domain.policies:Policy
 _retention = partial(Setting, table="retention", part="sendonce.engine.retention:RetentionSettings")
 _inbox = partial(Setting, table="inbox", part="sendonce.engine.retention:InboxSettings")
 _reconcile = partial(Setting, table="reconcile", part="sendonce.engine.audits:AuditSettings")
-_log = partial(Setting, table="log", part="sendonce.observability.logs:LogSettings")
+_log = partial(Setting, table="log", part="sendonce.engine.config:LogSettings")
 _alerts = partial(Setting, table="alerts", part="sendonce.engine.alerts:AlertSettings")
 
 INSIDE = (

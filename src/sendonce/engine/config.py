@@ -1,4 +1,4 @@
-"""A worker's settings, checked when they are made, and whether the database is the one they mean."""
+"""The settings of a worker and its log, checked when they are made, and whether the database is the one they mean."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from sendonce.store.readers import ReadStore
 
 BREAKER_LONGEST = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """`format` is text or json; with `tracebacks` it is also said where an exception of an own channel came from."""
+
+    format: str = "text"
+    tracebacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,6 @@ from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
-
 from sendonce.engine.background import Troubles
 from sendonce.engine.health import Health
 from sendonce.engine.worker import Worker
@@ -26,44 +23,6 @@ from sendonce.store.upkeep import Reached, Stage
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-MOST_VISITORS = 64
-VISIT_SECONDS = 5.0
-# Connections that are taken from the system at once: each costs a descriptor before it is counted here.
-BACKLOG = 32
-
-Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-class Door(web.Server):
-    """Lets visitors in and shows them out."""
-
-    def __init__(self, answer: Answering) -> None:
-        super().__init__(answer, access_log=None)
-        self._visits: dict[RequestHandler, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
-
-    @property
-    def visitors(self) -> int:
-        return len(self._visits)
-
-    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        if len(self._visits) >= MOST_VISITORS:
-            self._show_out(next(iter(self._visits)))
-        leaving = asyncio.get_running_loop().call_later(VISIT_SECONDS, self._show_out, handler)
-        self._visits[handler] = transport, leaving
-        super().connection_made(handler, transport)
-
-    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        visit = self._visits.pop(handler, None)
-        if visit is not None:
-            visit[1].cancel()
-        super().connection_lost(handler, exc)
-
-    def _show_out(self, handler: RequestHandler) -> None:
-        transport, leaving = self._visits.pop(handler)
-        leaving.cancel()
-        transport.abort()
-
 
 CHECK_SECONDS = 1.0
 READ_SECONDS = 15.0
@@ -307,7 +266,9 @@ async def serving(address: Address | None, page: MetricsPage, emit: Emit) -> Asy
         raise ConfigError("--metrics needs: pip install 'sendonce[metrics]'")
     from aiohttp import web
 
-    runner = web.ServerRunner(Door(page.answer), shutdown_timeout=CLOSE_SECONDS)
+    from sendonce.engine.bounded_server import BACKLOG, BoundedServer
+
+    runner = web.ServerRunner(BoundedServer(page.answer), shutdown_timeout=CLOSE_SECONDS)
     await runner.setup()
     try:
         try:

@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -48,15 +48,6 @@ from sendonce.observability.facts import (
     WorkerFailed,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """`format` is text or json; with `tracebacks` it is also said where an exception of an own channel came from."""
-
-    format: str = "text"
-    tracebacks: bool = False
-
-
 log = logging.getLogger("sendonce")
 # What is worth a line though it goes on by itself; the others need somebody.
 _PASSING = ("failed", "put off")
@@ -68,9 +59,9 @@ def write(fact: Fact) -> None:
     log.log(level, line)
 
 
-def writer(settings: LogSettings) -> Emit:
-    """What logs facts as the settings say."""
-    return _write_json if settings.format == "json" else write
+def writer(format: str) -> Emit:
+    """What logs facts as `text` or as `json`."""
+    return _write_json if format == "json" else write
 
 
 def _write_json(fact: Fact) -> None:

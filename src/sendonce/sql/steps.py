@@ -1,6 +1,7 @@
 """A verb as steps: a generator of named queries, whose rows are read as records."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from datetime import datetime
 from enum import EnumMeta
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -42,6 +43,16 @@ def one(kind: Callable[..., Record], name: str, /, **values: object) -> Steps[Re
     """Ask one query; its first row as a record, if it has any."""
     found = yield from records(kind, name, **values)
     return found[0] if found else None
+
+
+class _Clock(NamedTuple):
+    now: datetime
+
+
+def now() -> Steps[datetime]:
+    """The time of the database at which this transaction has begun: everything in it is written with it."""
+    [clock] = yield from records(_Clock, "clock")
+    return clock.now
 
 
 def run(steps: Generator[Asked, Answer, T], execute: Callable[[Asked], Answer]) -> T:

@@ -11,8 +11,7 @@ from sendonce.domain.breakers import NOTHING, Answers, Breaker, LetOut, Pauses
 from sendonce.domain.holds import Hold
 from sendonce.domain.serving import bare
 from sendonce.domain.texts import CODE_LENGTH, MESSAGE_LENGTH, clean
-from sendonce.sql.steps import Steps, records, rows
-from sendonce.store.clock import now
+from sendonce.sql.steps import Steps, now, records, rows
 from sendonce.store.records import ROOM_CAP, Room
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sendonce.sql.steps import Query, Row, Steps, rows
+from sendonce.sql.steps import Query, Row, Steps, now, rows
 from sendonce.store.archiving import OF_DELIVERIES, OF_EVENTS, Named, documents
-from sendonce.store.clock import now
 from sendonce.store.upkeep import Archive, Stage, Step, Turn
 
 # A step looks at no more events than have this many deliveries each, taken together.

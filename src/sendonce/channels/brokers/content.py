@@ -5,12 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
-from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
 from sendonce.channels.protocol import Message
-from sendonce.domain.carried import ATTEMPT, MESSAGE_ID, SUBJECT, TYPE
+from sendonce.domain.carried import ATTEMPT, MESSAGE_ID, SUBJECT, TYPE, Format
 
 JSON, CLOUD_EVENT = "application/json", "application/cloudevents+json"
 # Names that are ours or the broker's: a header of NATS can empty a whole stream.
@@ -18,14 +17,6 @@ _OURS = ("sendonce-", "nats-", "ce-", "ce_", "cloudevents", "content-type", "x-d
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _VALUE = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]*")
 _TRACE = ("traceparent", "tracestate")
-
-
-class Format(StrEnum):
-    """How a message is written: as it was recorded, or as a CloudEvent 1.0."""
-
-    PLAIN = "plain"
-    STRUCTURED = "cloudevents"
-    BINARY = "cloudevents-binary"
 
 
 @dataclass(frozen=True, slots=True)

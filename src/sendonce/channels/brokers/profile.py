@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import ClassVar, NoReturn
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from sendonce.channels.brokers.content import Format
 from sendonce.channels.http.certificates import context_of
 from sendonce.channels.protocol import Channel, Message
+from sendonce.domain.carried import Format
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import ConfigError
 

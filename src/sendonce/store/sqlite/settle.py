@@ -10,8 +10,7 @@ from sendonce.domain.attempts import Report, Result, Verdict, closing_state, err
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.outcomes import Accepted, Delivered
 from sendonce.domain.texts import CODE_LENGTH, ID_LENGTH, MESSAGE_LENGTH, RESPONSE_LENGTH, clean
-from sendonce.sql.steps import Row, Steps, rows
-from sendonce.store.clock import now
+from sendonce.sql.steps import Row, Steps, now, rows
 from sendonce.store.evidence import judge
 from sendonce.store.sqlite.connection import stamp
 

@@ -103,7 +103,7 @@ create table sendonce_evidence (
 );
 comment on table sendonce_evidence is 'What came in later about a send. The same reference of a source counts once';
 comment on column sendonce_evidence.reference is 'What the source calls it: the id of a callback, or a line of a file';
-comment on column sendonce_evidence.effect is 'What it did: settled, known, contradicts, unmatched, …';
+comment on column sendonce_evidence.effect is 'What it did: settled, known, contradicts, unmatched, ...';
 create index sendonce_evidence_of on sendonce_evidence (delivery_id, id) where delivery_id is not null;
 create index sendonce_evidence_age on sendonce_evidence (created_at);
 

@@ -70,21 +70,6 @@ update sendonce_deliveries
  where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
--- name: refuse_by_evidence
-update sendonce_deliveries
-   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
-       final_error_code = :error_code
- where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
-returning id;
-
--- name: bury_by_evidence
-insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
-values (:delivery_id, 'refused', :error_code, :error_message)
-returning id;
-
--- name: count_by_evidence
-insert into sendonce_counters (name, amount) values ('dead_lettered', 1);
-
 -- name: evidence_of
 select id, delivery_id, attempt, source, outcome, effect, notification_id, reference, occurred_at, created_at, details
   from sendonce_evidence

@@ -103,3 +103,18 @@ select :delivery_id, :attempt, :kind::text, :outcome::text, :error_code::text, :
  where not exists (
    select 1 from sendonce_findings
     where delivery_id = :delivery_id and attempt = :attempt and outcome = :outcome::text);
+
+-- name: refuse_by_evidence
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
+       final_error_code = :error_code
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: bury_by_evidence
+insert into sendonce_dead_letters (delivery_id, reason, error_code, error_message)
+values (:delivery_id, 'refused', :error_code, :error_message)
+returning id;
+
+-- name: count_by_evidence
+insert into sendonce_counters (name, amount) values ('dead_lettered', 1);

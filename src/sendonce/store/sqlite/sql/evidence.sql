@@ -65,21 +65,6 @@ update sendonce_deliveries
  where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
 returning id;
 
--- name: refuse_by_evidence
-update sendonce_deliveries
-   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = :now,
-       final_error_code = :error_code
- where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
-returning id;
-
--- name: bury_by_evidence
-insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
-values (:delivery_id, :now, 'refused', :error_code, :error_message)
-returning id;
-
--- name: count_by_evidence
-insert into sendonce_counters (created_at, amount, name) values (:now, 1, 'dead_lettered');
-
 -- name: evidence_of
 select id, delivery_id, attempt, source, outcome, effect, notification_id, reference, occurred_at, created_at, details
   from sendonce_evidence

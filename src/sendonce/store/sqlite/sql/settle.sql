@@ -112,3 +112,18 @@ select :delivery_id, :attempt, :now, :kind, :outcome, :error_code, :notification
  where not exists (
    select 1 from sendonce_findings
     where delivery_id = :delivery_id and attempt = :attempt and outcome = :outcome);
+
+-- name: refuse_by_evidence
+update sendonce_deliveries
+   set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = :now,
+       final_error_code = :error_code
+ where id = :delivery_id and status in ('Pending', 'PendingRetry') and proven_at is null
+returning id;
+
+-- name: bury_by_evidence
+insert into sendonce_dead_letters (delivery_id, created_at, reason, error_code, error_message)
+values (:delivery_id, :now, 'refused', :error_code, :error_message)
+returning id;
+
+-- name: count_by_evidence
+insert into sendonce_counters (created_at, amount, name) values (:now, 1, 'dead_lettered');
