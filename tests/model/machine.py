@@ -54,7 +54,7 @@ class Machine(RuleBasedStateMachine):
     @rule(key=st.integers(1, 12), subscribed=st.booleans(), hold=st.sampled_from([None, "hold"]))
     def publish(self, key: int, subscribed: bool, hold: str | None) -> None:
         kind = "memo.created" if subscribed else "order.created"
-        event_id = self.database.publish(kind, {"n": key}, key=f"k-{key}", to=TO[key % 4], if_unsure=hold)
+        event_id = self.database.publish(kind, {"n": key}, key=f"k-{key}", to=TO[key % 4] or None, if_unsure=hold)
         self.expected |= {(event_id, destination) for destination in TO[key % 4]}
         if subscribed:
             self.expected.add((event_id, f"subscription:{self.subscription_id}"))
