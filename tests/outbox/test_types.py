@@ -32,54 +32,56 @@ Sync = (
 
 def sync_callers(connection: Sync) -> None:
     outbox.publish(connection, "a", {}, key="a", to=[Email("a@b.example", text="x"), "https://a.example"])
-    outbox.publish_many(connection, [Draft("a", {}, key=("a", 1))])
+    outbox.publish_many(connection, [Draft("a", {}, key=("a", 1), to=None)])
 
 async def async_callers(
     one: psycopg.AsyncConnection[Any], two: asyncpg.Connection[Any], three: PoolConnectionProxy[Any],
     four: AsyncConnection, five: AsyncSession, six: async_scoped_session[AsyncSession], seven: aiosqlite.Connection,
 ) -> None:
-    await outbox.apublish(one, "a", {}, key="a")
-    await outbox.apublish(two, "a", {}, key="a")
-    await outbox.apublish(three, "a", {}, key="a")
-    await outbox.apublish(four, "a", {}, key="a")
-    await outbox.apublish(five, "a", {}, key="a")
-    await outbox.apublish(six, "a", {}, key="a")
-    await outbox.apublish(seven, "a", {}, key="a")
-    await outbox.apublish_many(one, [Draft("a", {}, key="a")])
-    outbox.publish(one, "a", {}, key="a")  # wrong
-    outbox.publish(two, "a", {}, key="a")  # wrong
-    outbox.publish(three, "a", {}, key="a")  # wrong
-    outbox.publish(four, "a", {}, key="a")  # wrong
-    outbox.publish(five, "a", {}, key="a")  # wrong
-    outbox.publish(six, "a", {}, key="a")  # wrong
-    outbox.publish(seven, "a", {}, key="a")  # wrong
+    await outbox.apublish(one, "a", {}, key="a", to="null:a")
+    await outbox.apublish(two, "a", {}, key="a", to="null:a")
+    await outbox.apublish(three, "a", {}, key="a", to="null:a")
+    await outbox.apublish(four, "a", {}, key="a", to="null:a")
+    await outbox.apublish(five, "a", {}, key="a", to="null:a")
+    await outbox.apublish(six, "a", {}, key="a", to="null:a")
+    await outbox.apublish(seven, "a", {}, key="a", to="null:a")
+    await outbox.apublish_many(one, [Draft("a", {}, key="a", to="null:a")])
+    outbox.publish(one, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(two, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(three, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(four, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(five, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(six, "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(seven, "a", {}, key="a", to="null:a")  # wrong
     outbox.publish_many(five, [])  # wrong
 
 async def mistaken(
     one: sqlite3.Connection, two: psycopg.Connection[Any], three: psycopg2.extensions.connection, four: Connection,
     five: Session,
 ) -> None:
-    await outbox.apublish(one, "a", {}, key="a")  # wrong
-    await outbox.apublish(two, "a", {}, key="a")  # wrong
-    await outbox.apublish(three, "a", {}, key="a")  # wrong
-    await outbox.apublish(four, "a", {}, key="a")  # wrong
-    await outbox.apublish(five, "a", {}, key="a")  # wrong
+    await outbox.apublish(one, "a", {}, key="a", to="null:a")  # wrong
+    await outbox.apublish(two, "a", {}, key="a", to="null:a")  # wrong
+    await outbox.apublish(three, "a", {}, key="a", to="null:a")  # wrong
+    await outbox.apublish(four, "a", {}, key="a", to="null:a")  # wrong
+    await outbox.apublish(five, "a", {}, key="a", to="null:a")  # wrong
     await outbox.apublish_many(five, [])  # wrong
-    outbox.publish("postgresql://localhost", "a", {}, key="a")  # wrong
-    outbox.publish(one, "a", {})  # wrong
-    outbox.publish(one, "a", {}, key=None)  # wrong
-    outbox.publish(one, "a", {}, key="a", if_different="drop")  # wrong
+    outbox.publish("postgresql://localhost", "a", {}, key="a", to="null:a")  # wrong
+    outbox.publish(one, "a", {}, to="null:a")  # wrong
+    outbox.publish(one, "a", {}, key="a")  # wrong
+    outbox.publish_many(one, [Draft("a", {}, key="a")])  # wrong
+    outbox.publish(one, "a", {}, key=None, to="null:a")  # wrong
+    outbox.publish(one, "a", {}, key="a", to="null:a", if_different="drop")  # wrong
 """
 NONE = """
 import psycopg  # type: ignore[import-not-found]
 
 async def untyped(connection: psycopg.AsyncConnection) -> None:
-    await outbox.apublish(connection, "a", {}, key="a")
-    outbox.publish(connection, "a", {}, key="a")
+    await outbox.apublish(connection, "a", {}, key="a", to="null:a")
+    outbox.publish(connection, "a", {}, key="a", to="null:a")
 
 async def typed(connection: sqlite3.Connection) -> None:
-    outbox.publish(connection, "a", {}, key="a")
-    await outbox.apublish(connection, "a", {}, key="a")  # wrong
+    outbox.publish(connection, "a", {}, key="a", to="null:a")
+    await outbox.apublish(connection, "a", {}, key="a", to="null:a")  # wrong
 """
 
 
