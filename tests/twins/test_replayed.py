@@ -57,8 +57,8 @@ def test_postgres_answers_what_long_runs_ask_as_sqlite_does(follower: Follower) 
 DRIFTS = {
     "a deferral is not counted": (
         "settle",
-        "deferred_count = t.deferred_count +",
-        "deferred_count = t.deferred_count + 0 *",
+        "deferred_count = d.deferred_count +",
+        "deferred_count = d.deferred_count + 0 *",
     ),
     "a lease that ends now is not over": (
         "expired_leases",
