@@ -35,6 +35,9 @@ create temp trigger log_new_attempt after insert on main.sendonce_attempts begin
 create temp trigger log_attempt after update on main.sendonce_attempts begin
   insert into log values (tick(), 'attempt', new.delivery_id, new.attempt, new.lease_id, old.status, new.status, null,
     null, null, new.outcome); end;
+create temp trigger log_lease_too_early after delete on main.sendonce_leases
+  when exists (select 1 from sendonce_attempts where lease_id = old.id and status = 'Leased') begin
+  insert into log values (tick(), 'lease', null, null, old.id, 'used', null, null, null, null, null); end;
 create temp trigger log_subscription after update of state on main.sendonce_subscriptions begin
   insert into log values (tick(), 'subscription', new.id, null, null, old.state, new.state, null, null, null,
     null); end;

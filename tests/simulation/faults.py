@@ -184,7 +184,7 @@ def requeues_with_a_new_token() -> Patch:
     return patch.object(attempt, "message_of", message)
 
 
-@fault("everything_comes_to_an_end", within=20)
+@fault("attempts_keep_their_lease", within=10)
 def expires_in_two_transactions() -> Patch:
     """The lease goes first, the attempts are closed after that."""
 

@@ -266,6 +266,13 @@ def no_lease_is_left(history: History) -> Iterator[str]:
         yield f"lease {row['id']} is left"
 
 
+def attempts_keep_their_lease(history: History) -> Iterator[str]:
+    """A lease is there for as long as an attempt is open under it: whoever dies in between leaves none without one."""
+    for row in history.log:
+        if row["what"] == "lease":
+            yield f"lease {row['lease']} was deleted while an attempt was open under it"
+
+
 def counters_count(history: History) -> Iterator[str]:
     """The counters say what the rows say."""
     counted = {row["name"]: row["amount"] for row in history.counters}
@@ -332,7 +339,8 @@ RULES: tuple[Rule, ...] = (
     hold_means_hold, asked_before_sent_again, doubt_is_sticky, attempts_are_one_at_a_time, states_move_as_drawn,
     dead_letters_match, late_results_are_kept, applied_is_what_is_written, late_is_what_lost_its_lease,
     claims_are_served,
-    proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, counters_count, subscriptions_are_signed,
+    proven_is_not_sent, held_back_is_not_claimed, no_lease_is_left, attempts_keep_their_lease, counters_count,
+    subscriptions_are_signed,
     nobody_hurries_us, nobody_asks_too_early,
     breakers_wait_no_longer_than_they_may,
 )  # fmt: skip
