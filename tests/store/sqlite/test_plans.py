@@ -12,15 +12,17 @@ from tests.store.databases import SqliteDatabase
 
 GROWING = (
     *("events", "deliveries", "attempts", "dead_letters", "contents", "findings", "operations", "receipts"),
-    *("requests", "request_keys", "recipients", "messages", "tries"),
+    *("requests", "request_keys", "recipients", "messages", "tries", "evidence"),
 )
-# These hold only what is open or in doubt, so walking one of them is what it is for.
+# These hold only what is open, in doubt or waits for a person, so walking one of them is what it is for.
 PARTIAL = {
     "sendonce_deliveries_due",
     "sendonce_deliveries_parked",
     "sendonce_deliveries_in_doubt",
     "sendonce_dead_letters_open",
     "sendonce_dead_letters_waiting",
+    "sendonce_messages_due",
+    "sendonce_messages_dead",
 }
 BY_ID = "USING INTEGER PRIMARY KEY (rowid=?)"
 MEANT = {
@@ -48,6 +50,13 @@ MEANT = {
     "request_window": "SEARCH sendonce_requests USING INTEGER PRIMARY KEY (rowid<?)",
     "request_rows": "SEARCH r USING PRIMARY KEY (request_id=?)",
     "open_dead_letter_window": "SEARCH sendonce_dead_letters USING INDEX sendonce_dead_letters_open (created_at<?)",
+    "dead_message_window": "SCAN sendonce_messages USING INDEX sendonce_messages_dead",
+    "inbox_counts": "SCAN m USING INDEX sendonce_messages_dead",
+    "due_messages": "SEARCH sendonce_messages USING COVERING INDEX sendonce_messages_due"
+    " (consumer=? AND next_attempt_at<?)",
+    "old_contents": "SEARCH sendonce_messages USING INDEX sendonce_messages_content (ended_at<?)",
+    "old_messages": "SEARCH sendonce_messages USING INDEX sendonce_messages_age (ended_at<?)",
+    "same_evidence": "SEARCH sendonce_evidence USING INDEX sendonce_evidence_of (delivery_id=?)",
 }
 EXPLAINED = sorted({name for name, text in QUERIES.items() if text} - {"make_results"})
 

@@ -42,7 +42,7 @@ select delivery_id, effect from sendonce_evidence where source = :source and ref
 -- name: same_evidence
 -- Where a source gives no reference: its same word about the same delivery.
 select delivery_id, effect
-  from sendonce_evidence
+  from sendonce_evidence indexed by sendonce_evidence_of
  where delivery_id = :delivery_id and source = :source and reference is null and outcome = :outcome
    and notification_id is :notification_id
  order by id

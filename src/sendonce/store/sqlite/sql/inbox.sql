@@ -110,7 +110,7 @@ update sendonce_receipts set result = null where message_id = :message_id and re
 -- name: old_contents
 -- What waits for a person keeps its content: it may be handled again.
 select id
-  from sendonce_messages
+  from sendonce_messages indexed by sendonce_messages_content
  where ended_at < :now - :age
    and content_gone_at is null
    and max(ended_at, coalesce(closed_at, 0)) < :now - :age
