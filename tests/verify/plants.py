@@ -123,6 +123,9 @@ PLANTS: dict[str, tuple[list[str], str]] = {
         ],
         ":operation",
     ),
+    "handled": (["delete from sendonce_receipts"], ":handled"),
+    "message_generations": (["delete from sendonce_messages where generation = 1"], ":tried_again"),
+    "tries": (["delete from sendonce_messages where id = :handled"], ":handled"),
 }
 
 

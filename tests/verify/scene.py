@@ -11,10 +11,12 @@ from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import REQUEUE
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
+from sendonce.store.tries import Arrived, Content, Failure
 from sendonce.store.upkeep import Stage
 from tests.given import given_due_delivery, given_event, given_lease, settle_with
 from tests.store.bulkwork import begun, step
 from tests.store.databases import Database
+from tests.store.messages import given_receipt
 
 MAIL = Email("ada@example.com", subject="Hello", text="Dear Ada")
 AT_ONCE = timedelta(0)
@@ -24,7 +26,7 @@ async def everything(database: Database, store: Store) -> dict[str, int]:
     """Deliveries by what became of them. What is due is last: nothing is claimed after that."""
     await store.register("host:1", "1.0", 10)
     await _removed(database, store)
-    made = {"sent": given_due_delivery(database)}
+    made = {"sent": given_due_delivery(database), **await _messages(database, store)}
     for others in ({}, {"tenant": "acme"}, {"type": "memo.other"}):
         given_event(database, key="same", to="null:a", **others)
     event_id = given_event(database, to=["null:a", "null:b", MAIL])
@@ -63,6 +65,21 @@ async def everything(database: Database, store: Store) -> dict[str, int]:
     await store.cancel([made["cancelled"]], operator="ada", reason="test")
     made["due"] = given_due_delivery(database)
     return made
+
+
+async def _messages(database: Database, store: Store) -> dict[str, int]:
+    """A message that was handled when it came again, and one that a person has had tried again."""
+    handled = Arrived(consumer="wallet", id="m-1", position="1", source="amqp:shop/payments")
+    begun = await store.begin_message(handled, most_lost=3, worker="w:1")
+    assert begun.row_id is not None
+    given_receipt(database, "m-1")
+    await store.complete_message(begun.row_id)
+    failing = Arrived(consumer="wallet", id="m-2", position="2", source="amqp:shop/payments")
+    failure = Failure("ValueError", "no such account", reason="exhausted")
+    await store.fail_message(failing, None, Content(body=b"{}", headers={}), failure, worker="w:1")
+    [dead] = await store.messages_called("m-2")
+    await store.retry_messages([dead.id], operator="ada", reason="test")
+    return {"handled": begun.row_id, "tried again": dead.id}
 
 
 async def looked(store: Store, *, step: int = 5, again_after: timedelta = AT_ONCE, **options: object) -> Verified:

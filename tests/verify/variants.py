@@ -239,6 +239,19 @@ VARIANTS: dict[str, list[tuple[list[str], str]]] = {
             "888888",
         )
     ],
+    "handled": [(["update sendonce_receipts set consumer = 'mailer'"], ":handled")],
+    "message_generations": [
+        (["update sendonce_messages set generation = 2 where generation = 1"], ":tried_again"),
+    ],
+    "tries": [
+        (
+            [
+                "insert into sendonce_tries (message, number, begun_at) select 999999, 1, begun_at from sendonce_tries"
+                " where message = :handled"
+            ],
+            "999999",
+        )
+    ],
 }
 
 # What a constraint of the table would refuse, too.
@@ -263,6 +276,10 @@ _OVERDUE = "update sendonce_leases set expires_at = expires_at - {hours}"
 _OLD_WORKER = "update sendonce_workers set started_at = started_at - {hours}"
 
 NO_FAULTS: dict[str, list[str]] = {
+    "a message that retention has taken, before its receipt": [
+        "delete from sendonce_tries where message = :handled",
+        "delete from sendonce_messages where id = :handled",
+    ],
     "an id that was asked about, of an attempt and of the generation before": [
         "update sendonce_attempts set outcome = 'Deferred', notification_id = 'n-7' where delivery_id = :retrying",
         "update sendonce_deliveries set notification_id = 'n-7', deferred_count = 1 where id = :retrying",
