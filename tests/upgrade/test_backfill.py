@@ -29,7 +29,12 @@ from tests.upgrade.system import WRONGLY_ROUTED
 __all__ = ["database", "postgres_template", "sqlite_template"]
 
 OLD = "insert into sendonce_events (type, key, content_digest) values ('a', ?, gen_random_uuid())"
+LATER = """
+insert into sendonce_events (created_at, content_digest, type, key, payload)
+select created_at, content_digest, type, 'later', payload from sendonce_events where id = 1
+"""
 STATE = "select value from sendonce_meta where name = 'backfill:0002_routed'"
+CLOSED = "sendonce_meta where name = 'closed:0002_routed'"
 
 
 def migrated(database: Database) -> list[Backfill]:
@@ -39,7 +44,19 @@ def migrated(database: Database) -> list[Backfill]:
     return [each for each in told if isinstance(each, Backfill)]
 
 
+def given_older_programs(database: Database) -> None:
+    """Let the database be one that programs of the first schema have used, and may have written to since."""
+    database.execute(f"delete from {CLOSED}")
+
+
+def hide_large_tables(database: Database) -> None:
+    """Let every statement fail that names a table in which rows are added with the work."""
+    for table in ("events", "deliveries", "attempts", "dead_letters", "requests", "messages", "receipts", "findings"):
+        database.execute(f"alter table sendonce_{table} rename to hidden_{table}")
+
+
 def test_backfill_fills_in_what_an_older_program_has_recorded(database: Database) -> None:
+    given_older_programs(database)
     given_many_dead_letters(database, 2 * BACKFILL_ROWS + 10)
 
     first, second = migrated(database), migrated(database)
@@ -53,7 +70,37 @@ def test_backfill_fills_in_what_an_older_program_has_recorded(database: Database
     assert database.execute(WRONGLY_ROUTED) == []
 
 
+def test_backfill_reads_no_large_table_again_when_it_has_looked_for_older_programs_once(database: Database) -> None:
+    given_older_programs(database)
+    given_many_dead_letters(database, 10)
+    migrated(database)
+    assert database.one(f"select value from {CLOSED}") == "closed"
+
+    hide_large_tables(database)
+
+    assert migrated(database) == []
+
+
+def test_new_database_has_no_older_programs_to_look_for(empty: Database) -> None:
+    migrated(empty)
+    hide_large_tables(empty)
+
+    assert migrated(empty) == []
+
+
+def test_backfill_looks_again_after_the_run_that_changed_the_tables(older: Database) -> None:
+    given_many_dead_letters(older, 2)
+
+    first = migrated(older)
+    older.execute(LATER)
+
+    assert [each.done for each in first] == [2]
+    assert [each.done for each in migrated(older)] == [3]
+    assert older.one(f"select value from {CLOSED}") == "closed"
+
+
 def test_backfill_leaves_alone_what_a_newer_program_records(database: Database) -> None:
+    given_older_programs(database)
     given_event(database, to=["null:a", "null:b"])
 
     assert migrated(database) == []
@@ -61,6 +108,7 @@ def test_backfill_leaves_alone_what_a_newer_program_records(database: Database) 
 
 
 def test_backfill_makes_nothing_up_where_the_deliveries_are_gone(database: Database) -> None:
+    given_older_programs(database)
     given_many_dead_letters(database, 3)
     database.execute("update sendonce_dead_letters set closed_at = created_at, closed_as = 'discarded'")
     for table in ("dead_letters where delivery_id", "deliveries where id"):
@@ -93,6 +141,7 @@ def test_backfill_does_not_take_removals_of_an_older_program_for_losses(
 
 
 def test_backfills_at_once_share_the_work(database: Database) -> None:
+    given_older_programs(database)
     given_many_dead_letters(database, 5 * BACKFILL_ROWS)
     told: list[News] = []
 
@@ -108,6 +157,7 @@ def test_backfills_at_once_share_the_work(database: Database) -> None:
 def test_backfill_waits_for_what_is_not_committed_yet(pg_dsn: str) -> None:
     database = PostgresDatabase(pg_dsn)
     migrated(database)
+    given_older_programs(database)
     runner = threading.Thread(target=migrated, args=(database,))
     with psycopg.connect(pg_dsn) as open_still:
         open_still.execute(database.spell(OLD).encode(), ("first",))
@@ -124,6 +174,7 @@ def test_backfill_waits_for_what_is_not_committed_yet(pg_dsn: str) -> None:
 def test_transaction_that_never_ends_is_given_up_on_in_a_sentence(pg_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = PostgresDatabase(pg_dsn)
     migrated(database)
+    given_older_programs(database)
     database.execute(OLD, "older")
     monkeypatch.setattr(postgres_migrate, "PATIENCE", timedelta(0))
     with psycopg.connect(pg_dsn) as holding:

@@ -6,18 +6,18 @@ behind it, so it gives up soon and tries again. What has to be filled in comes a
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from psycopg import errors
 
 from sendonce.checkpoints import checkpoint
 from sendonce.errors import StoreBusy
 from sendonce.sql.queries import with_parameters
-from sendonce.sql.steps import Row
-from sendonce.store.migrations import BACKFILL_ROWS, Applying, Backfill, Migration, Told, Waiting, available, silent
+from sendonce.sql.steps import Query, Row, arun
+from sendonce.store.migrations import Applying, Told, Waiting, Work, available, backfill, silent
 from sendonce.store.postgres.connection import ENCODING, Connection, connect, fetch, opened, translated, wrong_encoding
 
 PACKAGE = "sendonce.store.postgres"
@@ -29,6 +29,8 @@ _SET_VERSION = (
 )
 # The tables are held by the migration itself, so what is there now is all that older programs have left so far.
 _BEGIN_BACKFILL = "insert into sendonce_meta (name, value) select '{state}', '0/' || ({bound});"
+# No program that leaves something to fill in has ever used this database.
+_CLOSE_BACKFILL = "insert into sendonce_meta (name, value) values ('{closed}', 'closed');"
 
 
 async def migrate(url: str, told: Told = silent) -> list[str]:
@@ -40,7 +42,13 @@ async def migrate(url: str, told: Told = silent) -> list[str]:
                 raise wrong_encoding(session.encoding)
             applied = await patiently(connection, lambda: _apply(connection, told), told)
             checkpoint("migrate.after_commit")
-            await backfill(connection, available(PACKAGE), told, late=not applied)
+
+            async def execute(asked: Work | timedelta) -> Any:
+                if isinstance(asked, timedelta):
+                    return await asyncio.sleep(asked.total_seconds())
+                return await patiently(connection, partial(_carry_out, connection, asked), told)
+
+            await arun(backfill(available(PACKAGE), told, late=not applied), execute)
             return applied
         finally:
             await connection.close()
@@ -53,10 +61,9 @@ async def apply_missing(connection: Connection) -> list[str]:
     """
     await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
     found = await version_on(connection)
-    missing = [each for each in available(PACKAGE) if each.number > found]
-    for migration in missing:
-        await connection.execute(_script(migration).encode())
-    return [each.name for each in missing]
+    for script in _scripts(found):
+        await connection.execute(script.encode())
+    return [each.name for each in available(PACKAGE)[found:]]
 
 
 async def schema_version(url: str) -> int:
@@ -82,8 +89,7 @@ async def version_on(connection: Connection) -> int:
 
 def sql(from_version: int = 0) -> str:
     """The migrations above a version as one script for other tools. `sendonce migrate` fills in the rest."""
-    scripts = [_script(each) for each in available(PACKAGE) if each.number > from_version]
-    return "\n".join(["begin;", f"set local lock_timeout = '{LOCK_TIMEOUT}';", *scripts, "commit;", ""])
+    return "\n".join(["begin;", f"set local lock_timeout = '{LOCK_TIMEOUT}';", *_scripts(from_version), "commit;", ""])
 
 
 async def _apply(connection: Connection, told: Told) -> list[str]:
@@ -94,80 +100,26 @@ async def _apply(connection: Connection, told: Told) -> list[str]:
     return applied
 
 
-def _script(migration: Migration) -> str:
-    parts = [migration.sql, _SET_VERSION.format(number=migration.number)]
-    if migration.backfill:
-        parts.append(_BEGIN_BACKFILL.format(state=migration.state, bound=migration.backfill["bound"]))
-    return "\n".join([*parts, ""])
+def _scripts(from_version: int) -> Iterator[str]:
+    missing = available(PACKAGE)[from_version:]
+    for migration in missing:
+        parts = [migration.sql, _SET_VERSION.format(number=migration.number)]
+        if migration.backfill:
+            parts.append(_BEGIN_BACKFILL.format(state=migration.state, bound=migration.backfill["bound"]))
+            if from_version == 0 and migration is not missing[-1]:
+                parts.append(_CLOSE_BACKFILL.format(closed=migration.closed))
+        yield "\n".join([*parts, ""])
 
 
-async def backfill(connection: Connection, migrations: Sequence[Migration], told: Told, *, late: bool) -> None:
-    """Fill in what every migration needs, from where the last run came to. Two at once share the work.
+async def _carry_out(connection: Connection, work: Work) -> Any:
+    async def execute(query: Query) -> list[Row]:
+        sql = work.migration.backfill.get(query.name)
+        if sql is None:
+            return await fetch(connection, query.name, query.values)
+        cursor = await connection.execute(with_parameters(sql, lambda name: f"%({name})s").encode(), query.values)
+        return await cursor.fetchall() if cursor.description is not None else []
 
-    `late`: also what programs of the version before have written since the migration.
-    """
-    filling = [migration for migration in migrations if migration.backfill]
-    for migration in filling:
-        # The newest of these: what older programs have left empty before that was filled in when they could still run.
-        if late and migration is filling[-1] and await _is_late(connection, migration):
-            await patiently(connection, partial(_lift, connection, migration), told)
-        await _fill(connection, migration, told)
-
-
-async def _fill(connection: Connection, migration: Migration, told: Told) -> None:
-    while True:
-        begun = time.monotonic()
-        state = await patiently(connection, partial(_step, connection, migration), told)
-        checkpoint("backfill.after_commit")
-        if state is None:
-            return
-        told(state)
-        await asyncio.sleep(time.monotonic() - begun)
-
-
-async def _step(connection: Connection, migration: Migration) -> Backfill | None:
-    """One bounded step and how far it has come, in one transaction; None when there was nothing left to do."""
-    state = await _state(connection, migration)
-    if state.is_finished:
-        return None
-    values = {"after": state.done, "bound": state.bound, "rows": BACKFILL_ROWS}
-    [(upto,)] = await _ask(connection, migration.backfill["upto"], values)
-    if upto is not None:
-        await _ask(connection, migration.backfill["fill"], {"after": state.done, "upto": upto})
-    done = Backfill(migration.name, state.bound if upto is None else upto, state.bound)
-    await _write(connection, migration, done)
-    checkpoint("backfill.before_commit")
-    return done
-
-
-async def _is_late(connection: Connection, migration: Migration) -> bool:
-    async with connection.transaction():
-        state = await _state(connection, migration)
-    [(late,)] = await _ask(connection, migration.backfill["late"], {"bound": state.bound})
-    return bool(late)
-
-
-async def _lift(connection: Connection, migration: Migration) -> None:
-    """Take in what older programs have written since the migration. Nothing below the new bound is open any more."""
-    state = await _state(connection, migration)
-    await _ask(connection, migration.backfill["hold"], {})
-    [(bound,)] = await _ask(connection, migration.backfill["bound"], {})
-    await _write(connection, migration, Backfill(migration.name, state.done, max(state.bound, int(bound))))
-
-
-async def _state(connection: Connection, migration: Migration) -> Backfill:
-    """How far it has come. Whoever comes at the same time waits here for the end of this transaction."""
-    rows = await fetch(connection, "backfill", {"name": migration.state})
-    return Backfill.read(migration.state, rows[0][0]) if rows else Backfill(migration.name, 0, 0)
-
-
-async def _write(connection: Connection, migration: Migration, state: Backfill) -> None:
-    await fetch(connection, "set_backfill", {"name": migration.state, "value": state.value})
-
-
-async def _ask(connection: Connection, sql: str, values: Mapping[str, object]) -> list[Row]:
-    cursor = await connection.execute(with_parameters(sql, lambda name: f"%({name})s").encode(), values)
-    return await cursor.fetchall() if cursor.description is not None else []
+    return await arun(work.steps(), execute)
 
 
 LOCK_TIMEOUT = "500ms"

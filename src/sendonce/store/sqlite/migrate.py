@@ -5,10 +5,14 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from sendonce.checkpoints import checkpoint
 from sendonce.sql.queries import with_parameters
-from sendonce.store.migrations import BACKFILL_ROWS, Applying, Backfill, Migration, Told, available, silent
+from sendonce.sql.steps import Query, run
+from sendonce.store.migrations import Applying, Migration, Told, Work, available, backfill, silent
 from sendonce.store.sqlite.connection import MEMORY, PACKAGE, QUERIES, begin, exists, open_file, parse_url, translated
 
 
@@ -36,7 +40,7 @@ def sql(from_version: int = 0) -> str:
     parts = ["pragma journal_mode = wal;", "begin immediate;"]
     for migration in missing:
         parts += [f"-- {migration.name}", migration.sql.strip()]
-        parts += [f"{statement};" for statement in _bookkeeping(migration)]
+        parts += [f"{statement};" for statement in _bookkeeping(migration, missing)]
     return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
@@ -54,7 +58,7 @@ def apply_missing(connection: sqlite3.Connection) -> list[str]:
     for migration in missing:
         for statement in _statements(migration.sql):
             connection.execute(statement)
-        for statement in _bookkeeping(migration):
+        for statement in _bookkeeping(migration, missing):
             connection.execute(statement)
     return [migration.name for migration in missing]
 
@@ -69,7 +73,7 @@ def _migrate(path: str, told: Told) -> list[str]:
         checkpoint("migrate.before_commit")
         connection.execute("commit")
         checkpoint("migrate.after_commit")
-        backfill(connection, available(PACKAGE), told, late=not applied)
+        run(backfill(available(PACKAGE), told, late=not applied), partial(_execute, connection))
         return applied
 
 
@@ -80,12 +84,14 @@ def _schema_version(path: str) -> int:
         return version_on(connection)
 
 
-def _bookkeeping(migration: Migration) -> list[str]:
-    version = with_parameters(QUERIES["set_schema_version"], lambda _: f"'{migration.number}'")
-    if not migration.backfill:
-        return [version]
-    bound = migration.backfill["bound"]
-    return [version, f"insert into sendonce_meta (name, value) select '{migration.state}', '0/' || ({bound})"]
+def _bookkeeping(migration: Migration, missing: Sequence[Migration]) -> Iterator[str]:
+    yield with_parameters(QUERIES["set_schema_version"], lambda _: f"'{migration.number}'")
+    if migration.backfill:
+        bound = migration.backfill["bound"]
+        yield f"insert into sendonce_meta (name, value) select '{migration.state}', '0/' || ({bound})"
+        if missing[0].number == 1 and migration is not missing[-1]:
+            # No program that leaves something to fill in has ever used this database.
+            yield with_parameters(QUERIES["close_backfill"], lambda _: f"'{migration.closed}'")
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -98,62 +104,19 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def backfill(connection: sqlite3.Connection, migrations: Sequence[Migration], told: Told, *, late: bool) -> None:
-    """Fill in what every migration needs, from where the last run came to. Two at once share the work.
+def _execute(connection: sqlite3.Connection, asked: Work | timedelta) -> Any:
+    """Carry out one transaction of a back-fill, or leave the database to others for so long."""
+    if isinstance(asked, timedelta):
+        return time.sleep(asked.total_seconds())
 
-    `late`: also what programs of the version before have written since the migration.
-    """
-    filling = [migration for migration in migrations if migration.backfill]
-    for migration in filling:
-        # The newest of these: what older programs have left empty before that was filled in when they could still run.
-        if late and migration is filling[-1]:
-            _lift(connection, migration)
-        _fill(connection, migration, told)
+    def execute(query: Query) -> list[Any]:
+        sql = asked.migration.backfill.get(query.name) or QUERIES[query.name]
+        return connection.execute(sql, query.values).fetchall()
 
-
-def _fill(connection: sqlite3.Connection, migration: Migration, told: Told) -> None:
-    while True:
-        begun = time.monotonic()
-        state = _step(connection, migration)
-        checkpoint("backfill.after_commit")
-        if state is None:
-            return
-        told(state)
-        time.sleep(time.monotonic() - begun)
-
-
-def _step(connection: sqlite3.Connection, migration: Migration) -> Backfill | None:
-    """One bounded step and how far it has come, in one transaction; None when there was nothing left to do."""
-    begin(connection)
-    state = _state(connection, migration)
-    if state.is_finished:
-        connection.execute("rollback")
-        return None
-    values = {"after": state.done, "bound": state.bound, "rows": BACKFILL_ROWS}
-    [(upto,)] = connection.execute(migration.backfill["upto"], values).fetchall()
-    if upto is not None:
-        connection.execute(migration.backfill["fill"], {"after": state.done, "upto": upto})
-    done = Backfill(migration.name, state.bound if upto is None else upto, state.bound)
-    connection.execute(QUERIES["set_backfill"], {"name": migration.state, "value": done.value})
-    checkpoint("backfill.before_commit")
+    if asked.only_reads:
+        connection.execute("begin")
+    else:
+        begin(connection)
+    answer = run(asked.steps(), execute)
     connection.execute("commit")
-    return done
-
-
-def _lift(connection: sqlite3.Connection, migration: Migration) -> None:
-    """Take in what older programs have written since the migration. There is one writer, so nothing else is open."""
-    state = _state(connection, migration)
-    [(late,)] = connection.execute(migration.backfill["late"], {"bound": state.bound}).fetchall()
-    if not late:
-        return
-    begin(connection)
-    state = _state(connection, migration)
-    [(bound,)] = connection.execute(migration.backfill["bound"]).fetchall()
-    lifted = Backfill(migration.name, state.done, max(state.bound, bound))
-    connection.execute(QUERIES["set_backfill"], {"name": migration.state, "value": lifted.value})
-    connection.execute("commit")
-
-
-def _state(connection: sqlite3.Connection, migration: Migration) -> Backfill:
-    row = connection.execute(QUERIES["backfill"], {"name": migration.state}).fetchone()
-    return Backfill(migration.name, 0, 0) if row is None else Backfill.read(migration.state, row[0])
+    return answer

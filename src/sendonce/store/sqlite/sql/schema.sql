@@ -14,5 +14,8 @@ select value from sendonce_meta where name = :name;
 -- name: set_backfill
 update sendonce_meta set value = :value where name = :name;
 
+-- name: close_backfill
+insert into sendonce_meta (name, value) values (:name, 'closed') on conflict (name) do nothing;
+
 -- name: backfills
 select name, value from sendonce_meta where name between 'backfill:' and 'backfill;' order by name;
