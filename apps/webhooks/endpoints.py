@@ -41,11 +41,17 @@ async def add_endpoint(wanted: NewEndpoint, caller: Calling) -> EndpointWithSecr
 @router.get("")
 async def list_endpoints(
     caller: Calling,
-    after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
+    before: Annotated[int, Query(ge=1, le=LARGEST_ID)] = LARGEST_ID,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[Endpoint]:
-    """By id; `after` is the last id of the page before it."""
-    return [Endpoint.of(row) for row in await caller.admin.asubscriptions(after=after, limit=limit)]
+    """The newest first; `before` is the last id of the page before it."""
+    listed: list[Endpoint] = []
+    while True:  # one look is at a bounded number of rows, of all tenants
+        page = await caller.admin.asubscriptions(before=before, limit=limit - len(listed))
+        listed += [Endpoint.of(row) for row in page]
+        if page.next_before is None or len(listed) == limit:
+            return listed
+        before = page.next_before
 
 
 @router.get("/{endpoint_id}")

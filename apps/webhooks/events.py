@@ -27,6 +27,7 @@ outbox = Outbox()
 
 RowId = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Before = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 
 
 @router.post("/events", status_code=201, responses={200: {"model": Recorded}}, tags=["events"])
@@ -49,19 +50,18 @@ async def publish_event(event: NewEvent, caller: Calling, response: Response) ->
 
 @router.get("/events/{event_id}", tags=["events"])
 async def get_event(
-    event_id: RowId, caller: Calling, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0, limit: Limit = 100
+    event_id: RowId, caller: Calling, before: Before = LARGEST_ID, limit: Limit = 100
 ) -> EventWithDeliveries:
-    """An event and its deliveries; `after` is the last id of the page before."""
+    """An event and the newest of its deliveries; `before` is the `next` of the page before."""
     event = await caller.admin.aevent(event_id)
-    rows = [row for row in await caller.admin.adeliveries_of(event_id) if row.id > after]
-    page = [Delivery.of(row) for row in rows[:limit]]
+    rows = await caller.admin.adeliveries_of(event_id, before=before, limit=limit)
     return EventWithDeliveries(
         id=event.id,
         type=event.type,
         key=event.key,
         created_at=event.created_at,
-        deliveries=page,
-        next=page[-1].id if len(rows) > limit else None,
+        deliveries=[Delivery.of(row) for row in rows],
+        next=rows.next_before,
     )
 
 
@@ -85,12 +85,10 @@ async def get_delivery(delivery_id: RowId, caller: Calling) -> DeliveryStory:
 
 
 @router.get("/undelivered", tags=["events"])
-async def list_undelivered(
-    caller: Calling, before: Annotated[int, Query(ge=1, le=LARGEST_ID)] = LARGEST_ID, limit: Limit = 100
-) -> Deliveries:
+async def list_undelivered(caller: Calling, before: Before = LARGEST_ID, limit: Limit = 100) -> Deliveries:
     """Pairs of event and endpoint that have not come together, newest first: waiting, being sent, or given up."""
     rows = await caller.admin.aundelivered(before=before, limit=limit)
-    return Deliveries(deliveries=[Delivery.of(row) for row in rows], next=rows[-1].id if len(rows) == limit else None)
+    return Deliveries(deliveries=[Delivery.of(row) for row in rows], next=rows.next_before)
 
 
 @router.get("/dead-letters", tags=["dead letters"])

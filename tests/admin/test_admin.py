@@ -172,7 +172,9 @@ async def test_subscription_is_added_with_a_secret_paused_resumed_and_removed(
     assert added.subscription.tenant == "acme"
     assert json.loads(added.subscription.policy or "") == {"max_attempts": 5}
     assert await acme.asubscription(subscription_id) == added.subscription
-    assert [row.id for row in await acme.asubscriptions(after=subscription_id, limit=1)] == [plain.subscription.id]
+    assert [row.id for row in await acme.asubscriptions(before=brought.subscription.id, limit=1)] == [
+        plain.subscription.id
+    ]
     paused = await acme.apause_subscription(subscription_id, reason="holiday")
     assert (paused.state, paused.state_reason) == ("paused", None)
     assert (await acme.aresume_subscription(subscription_id)).state == "active"

@@ -225,14 +225,14 @@ def test_lists_come_in_pages(tenant: Tenant) -> None:
         tenant.post(f"/endpoints/{each}/pause")
     event_id = tenant.publish()
 
-    listed = tenant.get("/endpoints?limit=2") + tenant.get(f"/endpoints?limit=9&after={ids[1]}")
+    listed = tenant.get("/endpoints?limit=2") + tenant.get(f"/endpoints?limit=9&before={ids[3]}")
     first = tenant.get(f"/events/{event_id}?limit=3")
-    second = tenant.get(f"/events/{event_id}?limit=3&after={first['next']}")
+    second = tenant.get(f"/events/{event_id}?limit=3&before={first['next']}")
     newest = tenant.get("/undelivered?limit=4")
     oldest = tenant.get(f"/undelivered?limit=4&before={newest['next']}")
 
-    assert [each["id"] for each in listed] == ids
-    assert [each["endpoint_id"] for each in first["deliveries"] + second["deliveries"]] == ids
+    assert [each["id"] for each in listed] == ids[::-1]
+    assert [each["endpoint_id"] for each in second["deliveries"] + first["deliveries"]] == ids
     assert (second["next"], oldest["next"]) == (None, None)
     assert [each["endpoint_id"] for each in newest["deliveries"] + oldest["deliveries"]] == ids[::-1]
 

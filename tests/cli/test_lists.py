@@ -41,9 +41,9 @@ def test_json_has_the_fields_of_the_rows(cli: Cli) -> None:
     assert list(cli("subscriptions", "list", "--json").rows[0]) == names(SubscriptionRow)
     event_names = [name for name in names(EventRow) if name not in ("payload", "headers")]
     assert list(cli("events", "list", "--json").rows[0]) == event_names
-    assert list(cli("events", "show", "1", "--json").json) == [*event_names, "deliveries"]
+    assert list(cli("events", "show", "1", "--json").json) == [*event_names, "deliveries", "next_before"]
     shown = cli("deliveries", "show", "1", "--json").json
-    assert list(shown) == [*names(DeliveryRow), "attempts"]
+    assert list(shown) == [*names(DeliveryRow), "attempts", "next_before"]
     assert list(shown["attempts"][0]) == names(AttemptRow)
     assert shown["created_at"].endswith("Z")
     assert abs(datetime.fromisoformat(shown["created_at"]) - datetime.now(UTC)) < timedelta(minutes=5)

@@ -10,11 +10,23 @@ import pytest
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.texts import provider_token
-from sendonce.store import deliveries, filters
+from sendonce.store import filters
 from sendonce.store.filters import Filter, Page
+from sendonce.store.inbox import MessageFilter
 from sendonce.store.ports import Store
-from tests.given import given_due_deliveries, given_due_delivery, given_lease, result, settle_with
+from tests.given import (
+    given_due_deliveries,
+    given_due_delivery,
+    given_event,
+    given_lease,
+    result,
+    settle_with,
+)
+from tests.store.bulkwork import begun
 from tests.store.databases import Database
+from tests.store.messages import given_message, given_receipt
+from tests.store.test_requests import given_request
+from tests.store.test_subscriptions import subscribe
 
 Row = TypeVar("Row")
 WHO = {"operator": "ada", "reason": "because"}
@@ -23,7 +35,7 @@ WHO = {"operator": "ada", "reason": "because"}
 @pytest.fixture(params=[(1, 1), (2, 3), (500, 500)], autouse=True)
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "SIZES", request.param)
-    monkeypatch.setattr(deliveries, "LOOK", sum(request.param))
+    monkeypatch.setattr(filters, "LOOK", sum(request.param))
 
 
 async def whole(ask: Callable[[Filter], Awaitable[Page[Row]]], wanted: Filter) -> list[Row]:
@@ -185,3 +197,120 @@ async def test_delivery_is_found_by_its_token_on_one_of_the_pages(database: Data
 
     assert list(page) == [wanted]
     assert (await store.delivery_by_token("0" * 40, before=ids[0])).is_end
+
+
+async def backwards(ask: Callable[[int | None], Awaitable[Page[Row]]]) -> list[Row]:
+    """All pages together, each of which has its oldest row first."""
+    page = await ask(None)
+    found = list(page)
+    while page.next_before is not None:
+        page = await ask(page.next_before)
+        found = [*page, *found]
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_pages_of_an_events_deliveries_are_all_of_them(database: Database, store: Store, limit: int) -> None:
+    given_due_deliveries(database, 2)
+    event_id = given_event(database, to=[f"null:{each}" for each in range(5)])
+    given_due_deliveries(database, 2)
+
+    found = await backwards(lambda before: store.deliveries_of(event_id, before=before, limit=limit))
+
+    assert [(row.id, row.destination) for row in found] == [(3 + each, f"null:{each}") for each in range(5)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_pages_of_attempts_findings_and_tries_are_all_of_them(
+    database: Database, store: Store, limit: int
+) -> None:
+    delivery_id = given_due_delivery(database)
+    for _ in range(3):
+        await settle_with(store, await given_lease(store), Failed("503"))
+        database.advance(timedelta(days=1))
+    for each in range(4):
+        await store.add_finding(delivery_id, kind=f"kind-{each}", details=str(each))
+    message = given_message(database)
+    for number in range(2, 5):
+        database.execute("insert into sendonce_tries (message, number, begun_at) select message, ?, begun_at from"
+                         " sendonce_tries where number = 1", number)  # fmt: skip
+
+    attempts = await backwards(lambda before: store.attempts_of(delivery_id, before=before, limit=limit))
+    findings = await backwards(lambda before: store.findings_of(delivery_id, before=before, limit=limit))
+    tries = await backwards(lambda before: store.tries_of(message, before=before, limit=limit))
+
+    assert [each.attempt for each in attempts] == [1, 2, 3]
+    assert [each.details for each in findings] == ["0", "1", "2", "3"]
+    assert [each.number for each in tries] == [1, 2, 3, 4]
+
+
+async def test_operations_of_a_rare_state_are_looked_for_in_bounded_steps(database: Database, store: Store) -> None:
+    rare = await begun(store, "requeue")
+    for each in range(4):
+        await store.stop("tenant", str(each), **WHO)
+
+    page = await store.operations(state="running", limit=5)
+    pages = 1
+    while page.next_before is not None and not page:
+        page = await store.operations(state="running", before=page.next_before, limit=5)
+        pages += 1
+
+    assert [each.id for each in page] == [rare.id]
+    assert pages == (5 + sum(filters.SIZES) - 1) // sum(filters.SIZES)
+
+
+async def test_subscriptions_of_a_rare_tenant_are_looked_for_in_bounded_steps(store: Store) -> None:
+    rare = await subscribe(store, "*", tenant="rare")
+    others = [await subscribe(store, "*", tenant="acme") for _ in range(4)]
+    await store.set_subscription_state(others[0], "removed", **WHO)
+
+    async def all_of(tenant: str | None) -> list[int]:
+        page = await store.subscriptions(tenant, limit=2)
+        found = list(page)
+        while page.next_before is not None:
+            page = await store.subscriptions(tenant, before=page.next_before, limit=2)
+            found += page
+        return [each.id for each in found]
+
+    assert await all_of("rare") == [rare]
+    assert await all_of("nobody") == []
+    assert await all_of(None) == [*reversed(others[1:]), rare]
+
+
+async def test_subscriptions_that_hold_something_back_are_found_by_what_waits(database: Database, store: Store) -> None:
+    held = [await subscribe(store, "*", destination=f"null:{each}") for each in range(3)]
+    await subscribe(store, "*", destination="null:other")
+    for each in held:
+        await store.set_subscription_state(each, "paused", **WHO)
+    for _ in range(2):
+        given_event(database)
+    while (await store.start(1, 10, timedelta(seconds=10))).parked:
+        pass
+
+    assert sorted(each.id for each in await store.held_subscriptions(10)) == held
+    assert len(await store.held_subscriptions(2)) == 2
+
+
+async def test_requests_and_messages_are_listed_page_by_page(database: Database, store: Store) -> None:
+    for version in range(1, 4):
+        given_request(database, key=f"rare-{version}", subject="rare", version=version, rerun=version > 1)
+        given_request(database, key=f"other-{version}", subject="other", version=version, rerun=version > 1)
+    dead = [given_message(database, f"m-{each}", age=each) for each in range(3)]
+    given_message(database, "done", status="Completed")
+    for each in range(3):
+        given_receipt(database, "m-1", consumer=f"c-{each}")
+
+    requests = await whole(store.requests, Filter(subject="rare", limit=1))
+
+    assert [(each.subject, each.version) for each in requests] == [("rare", 3), ("rare", 2), ("rare", 1)]
+    found: list[int] = []
+    wanted = MessageFilter(dead=True, limit=1)
+    while (page := await store.messages(wanted)) or not page.is_end:
+        found += [each.id for each in page]
+        if page.next_before is None:
+            break
+        wanted = replace(wanted, before=page.next_before)
+    assert found == dead[::-1]
+    first = await store.receipts_of("m-1", limit=2)
+    rest = await store.receipts_of("m-1", after=first[-1].consumer)
+    assert [each.consumer for each in [*first, *rest]] == ["c-0", "c-1", "c-2"]

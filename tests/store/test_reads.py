@@ -8,7 +8,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Accepted, Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.texts import provider_token
 from sendonce.store import leases
-from sendonce.store.filters import Filter
+from sendonce.store.filters import Filter, Page
 from sendonce.store.ports import Store
 from tests.given import (
     given_dead_letter,
@@ -195,9 +195,8 @@ async def test_read_of_what_does_not_exist_is_none_or_empty(store: Store) -> Non
     assert await store.lease_of(10**9) is None
     assert not await store.delivery_by_token("f" * 40)
     assert await store.events_by_key("nobody") == []
-    assert await store.attempts_of(10**9) == []
-    assert await store.findings_of(10**9) == []
-    assert await store.deliveries_of(10**9) == []
+    for read in (store.attempts_of, store.findings_of, store.evidence_of, store.tries_of, store.deliveries_of):
+        assert await read(10**9) == Page()
 
 
 async def test_event_is_found_by_its_key_in_every_type_and_tenant(database: Database, store: Store) -> None:

@@ -121,10 +121,11 @@ async def test_subscriptions_come_in_pages(store: Store) -> None:
     ids = [await subscribe(store, "*", tenant=tenant) for tenant in ("acme", "other", "acme", "acme")]
 
     first = await store.subscriptions("acme", limit=2)
-    second = await store.subscriptions("acme", after=first[-1].id, limit=2)
+    second = await store.subscriptions("acme", before=first.next_before, limit=2)
 
-    assert [row.id for row in first] == [ids[0], ids[2]]
-    assert [row.id for row in second] == [ids[3]]
+    assert [row.id for row in first] == [ids[3], ids[2]]
+    assert [row.id for row in second] == [ids[0]]
+    assert second.is_end
 
 
 async def everywhere(database: Database, store: Store) -> dict[str, int]:

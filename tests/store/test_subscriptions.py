@@ -114,8 +114,8 @@ async def test_removed_subscription_gets_nothing_more_and_stays_removed(database
 
     event_id = given_event(database)
 
-    assert await store.deliveries_of(event_id) == []
-    assert await store.subscriptions(None) == []
+    assert not await store.deliveries_of(event_id)
+    assert not await store.subscriptions(None)
     with pytest.raises(NotFound):
         await change(store, subscription_id, "active")
 
@@ -149,7 +149,7 @@ async def test_subscriptions_see_the_events_of_their_own_tenant_only(database: D
     assert len(set(events.values())) == 3
     assert [row.subscription_id for row in rows["acme"]] == [acme]
     assert [row.subscription_id for row in rows["globex"]] == [globex]
-    assert rows[""] == []
+    assert not rows[""]
 
 
 async def test_subscriptions_are_listed_by_tenant(store: Store) -> None:
@@ -161,8 +161,8 @@ async def test_subscriptions_are_listed_by_tenant(store: Store) -> None:
 
     assert (row.id, row.tenant, row.destination, row.state) == (acme, "acme", "null:hook", "active")
     assert (sorted(row.types), row.description, row.policy) == (["a", "b.*"], "theirs", None)
-    assert [each.id for each in everything] == [acme, other]
-    assert await store.subscriptions("nobody") == []
+    assert [each.id for each in everything] == [other, acme]
+    assert not await store.subscriptions("nobody")
     assert await store.subscription(10**9) is None
 
 

@@ -22,13 +22,13 @@ from sendonce.admin.bulk import Planned
 from sendonce.admin.evidence import Imported
 from sendonce.admin.explain import Explanation
 from sendonce.admin.inbox import InboxAdmin
-from sendonce.admin.scoped import Scoped, page
+from sendonce.admin.scoped import Scoped
 from sendonce.admin.session import AddressSession, LoopThread, address_verb, sync
 from sendonce.admin.tenants import TenantAdmin
 from sendonce.domain.evidence import Evidence, told
 from sendonce.errors import ConfigError
 from sendonce.store.bulk import DEFAULT_RATE, OperationRow
-from sendonce.store.filters import Filter, Page
+from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
 from sendonce.store.late_evidence import Weighed
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from sendonce.engine.retention import RetentionSettings
 
 T = TypeVar("T")
-LARGEST_ID = 2**63 - 1
 LONGEST_OPERATOR = 200
 
 
@@ -146,10 +145,12 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
 
     content = sync(acontent)
 
-    async def afindings_of(self, delivery_id: int) -> list[FindingRow]:
-        """List what late results, audits and attestations have found of a delivery."""
+    async def afindings_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[FindingRow]:
+        """Return the newest of what late results, audits and attestations have found of a delivery, in order."""
         await self.adelivery(delivery_id)
-        return await (await self._store()).findings_of(delivery_id)
+        return await (await self._store()).findings_of(delivery_id, before=before, limit=limit)
 
     findings_of = sync(afindings_of)
 
@@ -198,10 +199,10 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     # The operations log, and what is done to all that match a filter.
 
     async def aoperations(
-        self, *, before: int = LARGEST_ID, state: str | None = None, limit: int = 50
+        self, *, before: int | None = None, state: str | None = None, limit: int = 50
     ) -> Page[OperationRow]:
         """List who did what and why, newest first."""
-        return page(await (await self._store()).operations(before=before, state=state, limit=limit), lambda each: each)
+        return await (await self._store()).operations(before=before, state=state, limit=limit)
 
     operations = sync(aoperations)
 
@@ -363,10 +364,12 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
 
     evidence = sync(aevidence)
 
-    async def aevidence_of(self, delivery_id: int) -> list[EvidenceRow]:
-        """List what has come in later about a delivery."""
+    async def aevidence_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[EvidenceRow]:
+        """Return the newest of what has come in later about a delivery, in order."""
         await self.adelivery(delivery_id)
-        return await (await self._store()).evidence_of(delivery_id)
+        return await (await self._store()).evidence_of(delivery_id, before=before, limit=limit)
 
     evidence_of = sync(aevidence_of)
 

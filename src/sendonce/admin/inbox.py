@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from sendonce.admin.session import Session, sync
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.errors import NotFound
-from sendonce.store.filters import Page
+from sendonce.store.filters import SHOWN_OF_ONE, Page
 from sendonce.store.inbox import MessageFilter, MessageRow, ReceiptRow, TryRow
 from sendonce.store.records import Acted
 
@@ -49,16 +49,17 @@ class InboxAdmin:
 
     message = sync(amessage)
 
-    async def atries_of(self, row_id: int) -> list[TryRow]:
-        """List the tries of one generation of a message."""
+    async def atries_of(self, row_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Page[TryRow]:
+        """Return the newest tries of one generation of a message, with numbers below `before`, in order."""
         await self.amessage(row_id)
-        return await (await self.session.store()).tries_of(row_id)
+        return await (await self.session.store()).tries_of(row_id, before=before, limit=limit)
 
     tries_of = sync(atries_of)
 
-    async def areceipts_of(self, message_id: str) -> list[ReceiptRow]:
-        """List which consumers have handled the message with this id."""
-        return await (await self.session.store()).receipts_of(message_id)
+    async def areceipts_of(self, message_id: str, *, after: str = "", limit: int = SHOWN_OF_ONE) -> list[ReceiptRow]:
+        """List which consumers have handled the message with this id, by name. `after`: the last name of the list
+        before."""
+        return await (await self.session.store()).receipts_of(message_id, after=after, limit=limit)
 
     receipts_of = sync(areceipts_of)
 

@@ -15,10 +15,9 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import TypedDestination
 from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.errors import BadEvent, NotFound
-from sendonce.store.filters import Filter, Page
+from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
 from sendonce.store.ports import Store
 from sendonce.store.records import (
-    SUBSCRIPTIONS_SHOWN,
     Acted,
     AttemptRow,
     DeadLetterRow,
@@ -108,17 +107,21 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
 
     delivery = sync(adelivery)
 
-    async def adeliveries_of(self, event_id: int) -> Page[Delivery]:
-        """List all deliveries of an event, every generation."""
+    async def adeliveries_of(
+        self, event_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[Delivery]:
+        """Return the newest deliveries of an event, every generation, the oldest of them first."""
         await self.aevent(event_id)
-        return page(await (await self._store()).deliveries_of(event_id), self._delivery)
+        return page(await (await self._store()).deliveries_of(event_id, before=before, limit=limit), self._delivery)
 
     deliveries_of = sync(adeliveries_of)
 
-    async def aattempts_of(self, delivery_id: int) -> Page[Attempt]:
-        """List the attempts of a delivery, the first one first."""
+    async def aattempts_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[Attempt]:
+        """Return the newest attempts of a delivery, with numbers below `before`, the first of them first."""
         await self._owned_delivery(delivery_id)
-        return page(await (await self._store()).attempts_of(delivery_id), self._attempt)
+        return page(await (await self._store()).attempts_of(delivery_id, before=before, limit=limit), self._attempt)
 
     attempts_of = sync(aattempts_of)
 
@@ -243,10 +246,10 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     # Subscriptions.
 
     async def asubscriptions(
-        self, *, tenant: str | None = None, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
+        self, *, tenant: str | None = None, before: int | None = None, limit: int = 50
     ) -> Page[Subscription]:
-        """List subscriptions by id. `after`: the last id of the page before."""
-        found = await (await self._store()).subscriptions(self._tenant(tenant), after=after, limit=limit)
+        """List subscriptions, newest first. `before`: the last id of the page before."""
+        found = await (await self._store()).subscriptions(self._tenant(tenant), before=before, limit=limit)
         return page(found, self._subscription)
 
     subscriptions = sync(asubscriptions)
@@ -445,8 +448,5 @@ def _same(row: Row) -> Row:
     return row
 
 
-def page(found: Sequence[Row], show: Callable[[Row], Shown]) -> Page[Shown]:
-    rows = tuple(show(each) for each in found)
-    if isinstance(found, Page):
-        return Page(rows, found.next_before, found.looked_back_to)
-    return Page(rows)
+def page(found: Page[Row], show: Callable[[Row], Shown]) -> Page[Shown]:
+    return Page(tuple(show(each) for each in found), found.next_before, found.looked_back_to)

@@ -230,10 +230,11 @@ async def look(store: ReadStore, subscription_id: int) -> Standing:
 
 
 async def held_back(store: ReadStore) -> list[HeldBack]:
-    """Those that are paused or disabled while something waits for them; only the first ones, where there are many."""
-    rows = {f"{ROOMS['resume']}{each.id}": each for each in await store.subscriptions(None) if each.state != ACTIVE}
+    """Those that are paused or disabled while something waits for them; only some, where there are many."""
+    found = await store.held_subscriptions(ROOMS_SHOWN)
+    rows = {f"{ROOMS['resume']}{each.id}": each for each in found if each.state != ACTIVE}
     waiting = await store.waiting_in(list(rows)) if rows else {}
-    return [HeldBack(subscription=rows[room], waiting=waiting[room]) for room in rows if waiting[room]][:ROOMS_SHOWN]
+    return [HeldBack(subscription=rows[room], waiting=waiting[room]) for room in rows if waiting[room]]
 
 
 async def standing(store: ReadStore, subscription_id: int) -> SubscriptionRow:

@@ -20,9 +20,10 @@ from sendonce.cli.options import (
     WHY_REQUIRED,
     filter_of,
     id_of,
+    older_than,
 )
 from sendonce.cli.output import Line, fields_of, paint
-from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, paged, state_cell, when
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, older, paged, state_cell, when
 from sendonce.cli.verbs import verb
 from sendonce.errors import NotFound
 from sendonce.store.bulk import CANCEL, REPLAY
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Delivery:
     delivery: DeliveryRow
-    attempts: list[AttemptRow]
+    attempts: Page[AttemptRow]
 
 
 @verb("deliveries list", "list deliveries, the newest first", STATUS, TYPE, DESTINATION, TENANT, SINCE, *PAGE)
@@ -75,17 +76,17 @@ def _next(delivery: DeliveryRow, at: datetime) -> Cell:
     return Cell("due") if due is not None and due <= at else when(due, at)
 
 
-@verb("deliveries show", "show one delivery and its attempts", id_of("delivery"))
-async def show_delivery(store: "ReadStore", id: int) -> _Delivery:
+@verb("deliveries show", "show one delivery and its attempts", id_of("delivery"), older_than("attempts"))
+async def show_delivery(store: "ReadStore", id: int, before: int | None) -> _Delivery:
     delivery = await store.delivery(id)
     if delivery is None:
         raise NotFound(f"there is no delivery {id}")
-    return _Delivery(delivery, await store.attempts_of(id))
+    return _Delivery(delivery, await store.attempts_of(id, before=before))
 
 
 @show_delivery.json
 def _(shown: _Delivery) -> object:
-    return {**fields_of(shown.delivery), "attempts": shown.attempts}
+    return {**fields_of(shown.delivery), "attempts": list(shown.attempts), "next_before": shown.attempts.next_before}
 
 
 @show_delivery.text
@@ -94,6 +95,7 @@ def _(shown: _Delivery) -> Iterator[Line]:
     yield from field_lines([(each.name, getattr(delivery, each.name)) for each in fields(delivery)], at)
     if shown.attempts:
         yield _attempts(shown.attempts, at)
+        yield from older(shown.attempts)
     for each in shown.attempts:
         if each.error_message or each.response:
             yield paint(f"attempt {each.attempt}", "bold")

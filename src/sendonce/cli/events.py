@@ -1,7 +1,7 @@
 """sendonce events and publish: look at what was recorded, and record an event in a transaction of its own."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ from sendonce.cli.context import database_of
 from sendonce.cli.options import DESTINATION, PAGE, SINCE, STATUS, TENANT, TYPE, filter_of
 from sendonce.cli.output import Line, fields_of
 from sendonce.cli.parser import WrongUse
-from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, state_cell, when
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, older, paged, state_cell, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.errors import KeyReused, NotFound
-from sendonce.store.filters import Page
+from sendonce.store.filters import LOOK, Page
 from sendonce.store.records import DeliveryRow, EventRow
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _CONTENT = frozenset({"headers"})
 @dataclass(frozen=True, slots=True)
 class _Event:
     event: EventRow
-    deliveries: list[DeliveryRow]
+    deliveries: Page[DeliveryRow]
     content: dict[str, str | None]
 
 
@@ -60,19 +60,25 @@ def _table(events: Page[EventRow]) -> Table:
     "events show",
     "show one event and its deliveries",
     options.id_of("event"),
+    options.older_than("deliveries"),
     argument("--payload", action="store_true", help="also print its payload and headers"),
 )
-async def show_event(store: "ReadStore", id: int, payload: bool) -> _Event:
+async def show_event(store: "ReadStore", id: int, before: int | None, payload: bool) -> _Event:
     event = await store.event(id)
     if event is None:
         raise NotFound(f"there is no event {id}")
     content = {"headers": event.headers, "payload": await store.payload(id)} if payload else {}
-    return _Event(event, await store.deliveries_of(id), content)
+    return _Event(event, await store.deliveries_of(id, before=before), content)
 
 
 @show_event.json
 def _(shown: _Event) -> object:
-    return {**fields_of(shown.event, without=_CONTENT), **shown.content, "deliveries": shown.deliveries}
+    return {
+        **fields_of(shown.event, without=_CONTENT),
+        **shown.content,
+        "deliveries": list(shown.deliveries),
+        "next_before": shown.deliveries.next_before,
+    }
 
 
 @show_event.text
@@ -83,6 +89,7 @@ def _(shown: _Event, payload: bool) -> Iterator[str]:
     for each in shown.deliveries:
         goes = one_line(each.destination, 2000)
         yield f"delivery {each.id}  {state_cell(each).text}  {goes}  (generation {each.generation})"
+    yield from older(shown.deliveries)
     if payload:
         content = shown.content["payload"] or "(no longer kept)"
         yield from field_lines([("headers", shown.content["headers"]), ("payload", content)], at)
@@ -91,7 +98,7 @@ def _(shown: _Event, payload: bool) -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     published: "Published"
-    deliveries: list[DeliveryRow]
+    deliveries: Sequence[DeliveryRow]
 
 
 @verb(
@@ -154,7 +161,7 @@ async def publish(store: "ReadStore", args: argparse.Namespace, payload: object)
             "use a key of its own, or go by the first one with: --if-different keep_first"
         ) from None
     # Who may only record may not read states: they are looked up only for those who ask.
-    return _Recorded(published, await store.deliveries_of(published.event_id) if args.json else [])
+    return _Recorded(published, await store.deliveries_of(published.event_id, limit=LOOK) if args.json else [])
 
 
 @publish.json

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from sendonce.cli.options import OPERATOR, PAGE, STATUS, WHY_REQUIRED, id_of, row_id
+from sendonce.cli.options import OPERATOR, PAGE, STATUS, WHY_REQUIRED, id_of, older_than, row_id
 from sendonce.cli.output import Line
-from sendonce.cli.tables import Cell, Table, field_lines, listed, now, when
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, older, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.store.filters import Page
@@ -26,7 +26,7 @@ class Shown:
     """One message with all that is known about it."""
 
     message: MessageRow
-    tries: list[TryRow]
+    tries: Page[TryRow]
     receipts: list[ReceiptRow]
 
 
@@ -81,11 +81,21 @@ def _state(message: MessageRow) -> str:
     return message.reason or message.status.value
 
 
-@verb("inbox show", "show one message, its tries and who has handled it", id_of("message"))
-async def show_message(admin: "Admin", id: int) -> Shown:
+@verb("inbox show", "show one message, its tries and who has handled it", id_of("message"), older_than("tries"))
+async def show_message(admin: "Admin", id: int, before: int | None) -> Shown:
     row = await admin.amessage(id)
     receipts = [] if row.message_id is None else await admin.areceipts_of(row.message_id)
-    return Shown(row, await admin.atries_of(id), receipts)
+    return Shown(row, await admin.atries_of(id, before=before), receipts)
+
+
+@show_message.json
+def _(shown: Shown) -> object:
+    return {
+        "message": shown.message,
+        "tries": list(shown.tries),
+        "next_before": shown.tries.next_before,
+        "receipts": shown.receipts,
+    }
 
 
 @show_message.text
@@ -96,6 +106,7 @@ def _(shown: Shown) -> Iterator[str]:
         yield f"try {tried.number}"
         pairs = [(each.name, getattr(tried, each.name)) for each in fields(tried) if each.name != "number"]
         yield from field_lines(pairs, at, "  ")
+    yield from older(shown.tries)
     for receipt in shown.receipts:
         again = f", and {receipt.duplicates} duplicates were recognised" if receipt.duplicates else ""
         yield f"handled by {receipt.consumer}{again}"

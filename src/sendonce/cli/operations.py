@@ -5,11 +5,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sendonce.admin import bulk
-from sendonce.admin.explain.find import LARGEST_ID
 from sendonce.cli.bulk import drive, operation_document, outcome_lines
 from sendonce.cli.options import OPERATOR, PAGE, WHY, id_of, operation_state
 from sendonce.cli.output import Line, fields_of
-from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, when
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.store.bulk import DONE, PAUSED, RUNNING, STATES, OperationRow
 from sendonce.store.filters import Page
@@ -25,7 +24,7 @@ _STATE = argument("--state", type=operation_state, metavar="STATE", help=f"only 
 
 @verb("operations list", "list who did what, when and why, the newest first", _STATE, *PAGE)
 async def list_operations(store: "Store", state: str | None, before: int | None, limit: int) -> Page[OperationRow]:
-    return paged(await store.operations(before=before or LARGEST_ID, state=state, limit=limit), limit)
+    return await store.operations(before=before, state=state, limit=limit)
 
 
 @list_operations.json

@@ -215,6 +215,11 @@ BEFORE = argument(
 PAGE = (BEFORE, LIMIT)
 
 
+def older_than(what: str) -> Arguments:
+    """Declare --before for what is shown of one row: its newest attempts, say."""
+    return argument("--before", type=row_id, metavar="N", help=f"only {what} before this one, as it said before")
+
+
 def filter_of(args: argparse.Namespace) -> Filter:
     """Return what a list is asked for."""
     names = ("status", "type", "destination", "tenant", "subject", "since", "reason", "before", "limit")

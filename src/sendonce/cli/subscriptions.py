@@ -18,7 +18,7 @@ from sendonce.admin.subscriptions import (
 from sendonce.admin.text import counted, dated
 from sendonce.cli import options
 from sendonce.cli.context import CONFIG, configured, sealer_for
-from sendonce.cli.options import OPERATOR, TENANT, WHY, id_of, read_file
+from sendonce.cli.options import OPERATOR, PAGE, TENANT, WHY, id_of, read_file
 from sendonce.cli.output import Line, fields_of
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
@@ -163,14 +163,16 @@ async def add(
     return _Signed(row, said, secrets.signing if secret_file is None else None)
 
 
-@verb("subscriptions list", "list the subscriptions", TENANT)
-async def list_subscriptions(store: "Store", tenant: str | None) -> Page[SubscriptionRow]:
-    return Page(tuple(await store.subscriptions(tenant)))
+@verb("subscriptions list", "list the subscriptions, the newest first", TENANT, *PAGE)
+async def list_subscriptions(
+    store: "Store", tenant: str | None, before: int | None, limit: int
+) -> Page[SubscriptionRow]:
+    return await store.subscriptions(tenant, before=before, limit=limit)
 
 
 @list_subscriptions.text
-def _(page: Page[SubscriptionRow]) -> Iterator[Line]:
-    return listed(page, _table, "subscriptions", len(page))
+def _(page: Page[SubscriptionRow], limit: int) -> Iterator[Line]:
+    return listed(page, _table, "subscriptions", limit)
 
 
 def _table(rows: Page[SubscriptionRow]) -> Table:

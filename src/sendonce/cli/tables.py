@@ -97,6 +97,12 @@ def listed(page: "Page[Row]", table: Callable[["Page[Row]"], Table], what: str, 
         yield paint(f"{looked}older ones: --before {page.next_before}", "dim")
 
 
+def older(page: "Page[Row]") -> Iterator[str]:
+    """Yield how to go on where not all is shown."""
+    if page.next_before is not None:
+        yield paint(f"older ones: --before {page.next_before}", "dim")
+
+
 def when(moment: datetime | None, now: datetime) -> Cell:
     return Cell("" if moment is None else relative(moment, now))
 

@@ -9,7 +9,7 @@ from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.dead_letters import open_next
 from sendonce.store.deliveries import give_up
-from sendonce.store.filters import Filter, ids_of
+from sendonce.store.filters import Filter, Page, ids_of, look, walk
 from sendonce.store.operations_log import log, said
 
 STATES = RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
@@ -87,14 +87,18 @@ class Window(NamedTuple):
         return cls(rows[0][0], rows[0][1], found)
 
 
-def operations(*, before: int, state: str | None, limit: int) -> Steps[list[OperationRow]]:
-    """What people have done: the newest first, with ids below `before`."""
-    return records(OperationRow, "operations", before=before, state=state, limit=limit)
+def operations(*, before: int | None = None, state: str | None = None, limit: int = 50) -> Steps[Page[OperationRow]]:
+    """List what people have done, the newest first, with ids below `before`."""
+
+    def matching(ids: list[int], limit: int) -> Steps[list[OperationRow]]:
+        return records(OperationRow, "operation_rows", ids=ids, state=state, limit=limit)
+
+    return (yield from look(Filter(before=before, limit=limit), walk("operation_window"), matching, "operation_at"))
 
 
 def operation(operation_id: int) -> Steps[OperationRow | None]:
     """Return one operation; None when there is none."""
-    return one(OperationRow, "operation", operation_id=operation_id)
+    return one(OperationRow, "operation_rows", ids=[operation_id], state=None, limit=1)
 
 
 def match(kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Steps[Window]:

@@ -1,10 +1,11 @@
 """Deliveries: what is on its way, and what became of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.sql.steps import Steps, one, records, rows
-from sendonce.store.filters import LOOK, Filter, Page, Window, among, ids_of, look, walk
+from sendonce.store.filters import LAST, SHOWN_OF_ONE, Filter, Page, ids_of, look, narrow, tail, walk
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import Acted, AttemptRow, DeliveryRow, FindingRow, LeaseRow
 
@@ -21,7 +22,7 @@ def deliveries(wanted: Filter) -> Steps[Page[DeliveryRow]]:
     if wanted.status is DeliveryState.DEAD_LETTERED:
         window = walk("dead_letter_window")
     elif wanted.status in _PLACES:
-        window = yield from _window_of(*_PLACES[DeliveryState(wanted.status)])
+        window = yield from narrow("delivery_window", *_PLACES[DeliveryState(wanted.status)])
     else:
         window = walk("delivery_window")
 
@@ -33,7 +34,7 @@ def deliveries(wanted: Filter) -> Steps[Page[DeliveryRow]]:
 
 def undelivered(tenant: str | None, *, before: int | None = None, limit: int = 50) -> Steps[Page[DeliveryRow]]:
     """List what has not arrived: not finished, or given up and nobody has closed that."""
-    window = yield from _window_of("undelivered_places")
+    window = yield from narrow("delivery_window", "undelivered_places")
 
     def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
         found = ids_of((yield from rows("undelivered_ids", ids=ids, tenant=tenant, limit=limit)))
@@ -65,15 +66,28 @@ def delivery_rows(ids: list[int]) -> Steps[list[DeliveryRow]]:
     return records(DeliveryRow, "delivery_rows", ids=ids, limit=len(ids), **Filter().criteria)
 
 
-def deliveries_of(event_id: int) -> Steps[list[DeliveryRow]]:
-    """Return an event's deliveries, the oldest first."""
-    ids = ids_of((yield from rows("delivery_ids_of_event", event_id=event_id, window=LOOK)))
-    return (yield from delivery_rows(ids))[::-1]
+def deliveries_of(event_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Steps[Page[DeliveryRow]]:
+    """Return the newest of an event's deliveries with ids below `before`, the oldest of them first."""
+    window = yield from narrow("delivery_window", "delivery_ids_of_event", event_id=event_id)
+
+    def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
+        found = ids_of((yield from rows("delivery_ids_among", ids=ids, event_id=event_id, limit=limit)))
+        return (yield from delivery_rows(found))
+
+    page = yield from look(Filter(before=before, limit=limit), window, matching, "delivery_at")
+    return replace(page, rows=page.rows[::-1])
 
 
-def attempts_of(delivery_id: int) -> Steps[list[AttemptRow]]:
-    """Return a delivery's attempts, the first one first."""
-    return records(AttemptRow, "attempts_of", delivery_id=delivery_id)
+def generations_of(delivery_id: int) -> Steps[list[DeliveryRow]]:
+    """Return the newest generations of a delivery's event and destination, the oldest of them first."""
+    ids = ids_of((yield from rows("generation_ids", delivery_id=delivery_id, limit=SHOWN_OF_ONE)))
+    return sorted((yield from delivery_rows(ids)), key=lambda each: each.generation)
+
+
+def attempts_of(delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Steps[Page[AttemptRow]]:
+    """Return the newest of a delivery's attempts with numbers below `before`, the first of them first."""
+    values = {"delivery_id": delivery_id, "before": LAST if before is None else before}
+    return tail(AttemptRow, "attempts_of", lambda each: (each.attempt, each.created_at), limit, **values)
 
 
 def lease_of(delivery_id: int) -> Steps[LeaseRow | None]:
@@ -81,9 +95,10 @@ def lease_of(delivery_id: int) -> Steps[LeaseRow | None]:
     return one(LeaseRow, "lease_of", delivery_id=delivery_id)
 
 
-def findings_of(delivery_id: int) -> Steps[list[FindingRow]]:
-    """Return what was found out about a delivery beside its state, the oldest first."""
-    return records(FindingRow, "findings_of", delivery_id=delivery_id)
+def findings_of(delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Steps[Page[FindingRow]]:
+    """Return the newest of what was found out about a delivery beside its state, the oldest of it first."""
+    values = {"delivery_id": delivery_id, "before": LAST if before is None else before}
+    return tail(FindingRow, "findings_of", lambda each: (each.id, each.created_at), limit, **values)
 
 
 def cancel(delivery_ids: Sequence[int], *, operator: str, reason: str) -> Steps[Acted]:
@@ -106,11 +121,3 @@ def namespace() -> Steps[str]:
     """Return the token namespace of this database."""
     [[name]] = yield from rows("namespace")
     return str(name)
-
-
-def _window_of(*places: str) -> Steps[Window]:
-    """Walk what is found in these places, where that is little; else all deliveries."""
-    ids: set[int] = set()
-    for place in places:
-        ids.update(ids_of((yield from rows(place, window=LOOK))))
-    return among(ids) if len(ids) < LOOK else walk("delivery_window")

@@ -9,12 +9,14 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, over
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.requests import RequestStatus
 from sendonce.sql.steps import Row as SqlRow
-from sendonce.sql.steps import Steps, one, rows
+from sendonce.sql.steps import Steps, one, records, rows
 
 LAST = 2**63 - 1
 # A list looks at so many rows in one call; first at a few, because most lists end there.
 LOOK = 20_000
 SIZES = (500, LOOK - 500)
+# So much of one event, delivery or message is told at once.
+SHOWN_OF_ONE = 1_000
 
 _ALL_TYPES, _FAMILY = "*", ".*"
 # What is said to one list or one operation only, and not kept in the operations log.
@@ -177,6 +179,18 @@ def look(
     return Page(tuple(found), before, oldest)
 
 
+def tail(
+    kind: Callable[..., Row], query: str, place: Callable[[Row], tuple[int, datetime]], limit: int, **values: object
+) -> Steps[Page[Row]]:
+    """Return a page of the newest rows of one thing, the oldest of them first.
+
+    `place` tells a row's number, by which `query` walks down an index, and when it was made.
+    """
+    found = yield from records(kind, query, limit=limit + 1, **values)
+    shown = tuple(found[:limit][::-1])
+    return Page(shown, *place(shown[0])) if len(found) > limit else Page(shown)
+
+
 def walk(query: str, **values: object) -> Window:
     """Walk down an index with this query."""
 
@@ -184,6 +198,14 @@ def walk(query: str, **values: object) -> Window:
         return ids_of((yield from rows(query, before=before, window=size, **values)))
 
     return window
+
+
+def narrow(otherwise: str, *places: str, **values: object) -> Steps[Window]:
+    """Walk what is found in these places, where that is little; else walk with the query for all there are."""
+    ids: set[int] = set()
+    for place in places:
+        ids.update(ids_of((yield from rows(place, window=LOOK, **values))))
+    return among(ids) if len(ids) < LOOK else walk(otherwise)
 
 
 def among(ids: Iterable[int]) -> Window:

@@ -8,11 +8,9 @@ from typing import Protocol
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, one, records, rows
-from sendonce.store.filters import Page, look, walk
+from sendonce.store.filters import LAST, SHOWN_OF_ONE, Page, look, narrow, tail, walk
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import COUNT_CAP, Acted, InboxCounts
-
-SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +99,12 @@ class InboxReads(Protocol):
 
     async def message(self, row_id: int) -> MessageRow | None: ...
 
-    async def tries_of(self, row_id: int) -> list[TryRow]: ...
-
-    async def messages_called(self, message_id: str) -> list[MessageRow]:
-        """List every generation of the message at every consumer."""
+    async def tries_of(self, row_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Page[TryRow]:
+        """Return the newest tries of one generation of a message, the first of them first."""
         ...
 
-    async def receipts_of(self, message_id: str) -> list[ReceiptRow]:
-        """List the receipts of a message, by consumer."""
+    async def receipts_of(self, message_id: str, *, after: str = "", limit: int = SHOWN_OF_ONE) -> list[ReceiptRow]:
+        """List the receipts of a message, by consumer. `after`: the last consumer of the list before."""
         ...
 
     async def inbox_counts(self) -> InboxCounts: ...
@@ -136,9 +132,11 @@ def messages(wanted: MessageFilter) -> Steps[Page[MessageRow]]:
     def matching(ids: list[int], limit: int) -> Steps[list[MessageRow]]:
         return records(MessageRow, "message_rows", ids=ids, limit=limit, **wanted.criteria)
 
-    window = walk("dead_message_window" if wanted.dead else "message_window")
+    window = walk("message_window")
     if wanted.message_id is not None:
-        window = walk("messages_called", message_id=wanted.message_id)
+        window = yield from narrow("message_window", "message_ids_called", message_id=wanted.message_id)
+    elif wanted.dead:
+        window = yield from narrow("message_window", "dead_message_ids")
     return (yield from look(wanted, window, matching, "message_at"))
 
 
@@ -147,19 +145,15 @@ def message(row_id: int) -> Steps[MessageRow | None]:
     return one(MessageRow, "message_rows", ids=[row_id], limit=1, **MessageFilter().criteria)
 
 
-def tries_of(row_id: int) -> Steps[list[TryRow]]:
-    """List the tries of one generation of a message."""
-    return records(TryRow, "tries_of", id=row_id, limit=SHOWN)
+def tries_of(row_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Steps[Page[TryRow]]:
+    """Return the newest tries of one generation of a message with numbers below `before`, the first of them first."""
+    values = {"id": row_id, "before": LAST if before is None else before}
+    return tail(TryRow, "tries_of", lambda each: (each.number, each.begun_at), limit, **values)
 
 
-def messages_called(message_id: str) -> Steps[list[MessageRow]]:
-    """List every generation of the message at every consumer."""
-    return list((yield from messages(MessageFilter(message_id=message_id, limit=SHOWN))))
-
-
-def receipts_of(message_id: str) -> Steps[list[ReceiptRow]]:
-    """List the receipts of a message, by consumer."""
-    return records(ReceiptRow, "receipts_of", message_id=message_id, limit=SHOWN)
+def receipts_of(message_id: str, *, after: str = "", limit: int = SHOWN_OF_ONE) -> Steps[list[ReceiptRow]]:
+    """List the receipts of a message, by consumer. `after`: the last consumer of the list before."""
+    return records(ReceiptRow, "receipts_of", message_id=message_id, after=after, limit=limit)
 
 
 def inbox_counts(cap: int = COUNT_CAP) -> Steps[InboxCounts]:
@@ -204,8 +198,8 @@ def discard_messages(row_ids: Sequence[int], *, operator: str, reason: str) -> S
 
 def erase_message(message_id: str, *, operator: str, reason: str) -> Steps[Acted]:
     """Take away what is kept of a message's content, and what its handlers have said; close what was dead."""
-    ids = [each.id for each in (yield from messages_called(message_id))]
-    found = yield from _locked(sorted(ids))
+    ids = yield from _ids_called(message_id)
+    found = yield from _locked(ids)
     if busy := [each.id for each in found if each.status is DeliveryState.IN_PROGRESS]:
         raise NotAllowed(f"message {busy[0]} is being handled; erase it when that is over")
     waiting = [each.id for each in found if each.ended_at is None]
@@ -239,6 +233,17 @@ def drop_inbox(*, limit: int, keep: timedelta | None, contents: timedelta | None
     dropped = yield from rows("drop_old_receipts", limit=limit, age=keep)
     dropped += yield from rows("drop_old_evidence", limit=limit, age=keep)
     return len(dropped)
+
+
+def _ids_called(message_id: str) -> Steps[list[int]]:
+    """Return every generation of the message at every consumer, by id."""
+    wanted, ids = MessageFilter(message_id=message_id, limit=SHOWN_OF_ONE), []
+    while True:
+        page = yield from messages(wanted)
+        ids += [each.id for each in page]
+        if page.next_before is None:
+            return sorted(ids)
+        wanted = replace(wanted, before=page.next_before)
 
 
 def _locked(ids: Sequence[int]) -> Steps[list[MessageRow]]:

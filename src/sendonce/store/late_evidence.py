@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from sendonce.domain.evidence import Effect, Evidence, Move, Target, weigh
 from sendonce.domain.texts import MESSAGE_LENGTH, clean
-from sendonce.sql.steps import Steps, one, records, rows
+from sendonce.sql.steps import Steps, one, rows
 from sendonce.store.deliveries import namespace
-from sendonce.store.filters import LAST, LOOK, ids_of
+from sendonce.store.filters import LAST, LOOK, SHOWN_OF_ONE, Page, ids_of, tail
 from sendonce.store.operations_log import log, said
 from sendonce.store.reconciliation import attest
 from sendonce.store.records import EvidenceRow
@@ -91,9 +91,10 @@ def preview_evidence(delivery_id: int, evidence: Evidence) -> Steps[Weighed]:
     return Weighed(weigh(target, evidence)[0], target.id)
 
 
-def evidence_of(delivery_id: int) -> Steps[list[EvidenceRow]]:
-    """List what came in later about a delivery, the oldest first."""
-    return records(EvidenceRow, "evidence_of", delivery_id=delivery_id)
+def evidence_of(delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE) -> Steps[Page[EvidenceRow]]:
+    """Return the newest of what came in later about a delivery, the oldest of it first."""
+    values = {"delivery_id": delivery_id, "before": LAST if before is None else before}
+    return tail(EvidenceRow, "evidence_of", lambda each: (each.id, each.created_at), limit, **values)
 
 
 def _target(delivery_id: int) -> Steps[Target | None]:

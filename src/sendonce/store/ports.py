@@ -16,7 +16,7 @@ from sendonce.domain.evidence import Evidence
 from sendonce.domain.limits import NO_LIMITS, Limits
 from sendonce.domain.serving import Served
 from sendonce.store.bulk import NewOperation, OperationRow, Window
-from sendonce.store.filters import Filter
+from sendonce.store.filters import Filter, Page
 from sendonce.store.inbox import InboxStore
 from sendonce.store.late_evidence import Weighed
 from sendonce.store.readers import ReadStore
@@ -444,8 +444,10 @@ class OperatorStore(Protocol):
 class OperationsStore(Protocol):
     """What people have done."""
 
-    async def operations(self, *, before: int, state: str | None, limit: int) -> list[OperationRow]:
-        """The newest first, with ids below `before`."""
+    async def operations(
+        self, *, before: int | None = None, state: str | None = None, limit: int = 50
+    ) -> Page[OperationRow]:
+        """List them, the newest first, with ids below `before`."""
         ...
 
     async def operation(self, operation_id: int) -> OperationRow | None: ...

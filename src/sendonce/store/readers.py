@@ -6,12 +6,11 @@ from typing import Protocol
 
 from sendonce.domain.evidence import Evidence
 from sendonce.domain.requests import RequestState
-from sendonce.store.filters import Filter, Page
+from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
 from sendonce.store.inbox import InboxReads
 from sendonce.store.late_evidence import Sought, Weighed
 from sendonce.store.migrations import Backfill
 from sendonce.store.records import (
-    SUBSCRIPTIONS_SHOWN,
     AttemptRow,
     CorrectionRow,
     DeadLetterGroup,
@@ -80,13 +79,25 @@ class ReadStore(InboxReads, Protocol):
 
     async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
 
-    async def deliveries_of(self, event_id: int) -> list[DeliveryRow]: ...
+    async def deliveries_of(
+        self, event_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[DeliveryRow]:
+        """The newest of an event's deliveries with ids below `before`, the oldest of them first."""
+        ...
+
+    async def generations_of(self, delivery_id: int) -> list[DeliveryRow]:
+        """The newest generations of a delivery's event and destination, the oldest of them first."""
+        ...
 
     async def delivery_by_token(self, token: str, *, before: int | None = None) -> Page[DeliveryRow]:
         """Look for the newest delivery with this token: it is computed of each that is looked at, and never stored."""
         ...
 
-    async def attempts_of(self, delivery_id: int) -> list[AttemptRow]: ...
+    async def attempts_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[AttemptRow]:
+        """The newest of a delivery's attempts with numbers below `before`, the first of them first."""
+        ...
 
     async def lease_of(self, delivery_id: int) -> LeaseRow | None:
         """The lease under which it is being sent, if it is."""
@@ -114,14 +125,20 @@ class ReadStore(InboxReads, Protocol):
         the right to read contents."""
         ...
 
-    async def findings_of(self, delivery_id: int) -> list[FindingRow]: ...
+    async def findings_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[FindingRow]:
+        """The newest of what was found out about a delivery beside its state, the oldest of it first."""
+        ...
 
     async def preview_evidence(self, delivery_id: int, evidence: Evidence) -> Weighed:
         """Say what evidence would do; nothing is written."""
         ...
 
-    async def evidence_of(self, delivery_id: int) -> list[EvidenceRow]:
-        """What came in later about a delivery, the oldest first."""
+    async def evidence_of(
+        self, delivery_id: int, *, before: int | None = None, limit: int = SHOWN_OF_ONE
+    ) -> Page[EvidenceRow]:
+        """The newest of what came in later about a delivery, the oldest of it first."""
         ...
 
     async def seek_deliveries(
@@ -147,9 +164,13 @@ class ReadStore(InboxReads, Protocol):
         ...
 
     async def subscriptions(
-        self, tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
-    ) -> list[SubscriptionRow]:
-        """Those with ids above `after`, by id."""
+        self, tenant: str | None, *, before: int | None = None, limit: int = 50
+    ) -> Page[SubscriptionRow]:
+        """List those that were not removed, the newest first, with ids below `before`."""
+        ...
+
+    async def held_subscriptions(self, limit: int) -> list[SubscriptionRow]:
+        """Some of the subscriptions whose deliveries wait until they are resumed."""
         ...
 
     async def subscription(self, subscription_id: int) -> SubscriptionRow | None: ...

@@ -381,7 +381,6 @@ ATTESTED = "attested"
 ROOM_CAP = 10_000
 ROOMS_SHOWN = 100
 # A list of subscriptions has no more than this, unless less is wanted.
-SUBSCRIPTIONS_SHOWN = 10_000
 # Who is named in the operations log for what no person did.
 ENGINE = "sendonce worker"
 # A worker says every two seconds that it is there.

@@ -8,26 +8,38 @@ from sendonce.domain.destinations import destination_hash
 from sendonce.domain.events import NewEvent
 from sendonce.errors import NotFound
 from sendonce.sql.steps import Steps, one, records, rows
+from sendonce.store.filters import Filter, Page, look, walk
 from sendonce.store.operations_log import log, said
-from sendonce.store.records import ENGINE, SUBSCRIPTIONS_SHOWN, VERBS, Acted, SubscriptionRow
+from sendonce.store.records import ENGINE, VERBS, Acted, SubscriptionRow
 from sendonce.store.secrets import add_secrets
 
 # Secrets by kind as they are stored, for the subscription with this id.
 Sealing: TypeAlias = Callable[[int], Mapping[str, bytes]]
 
 
-def subscriptions(
-    tenant: str | None, *, after: int = 0, limit: int = SUBSCRIPTIONS_SHOWN
-) -> Steps[list[SubscriptionRow]]:
-    """Those with ids above `after`, by id."""
-    wanted = {"tenant": tenant, "subscription_id": None, "after": after, "limit": limit}
-    return (yield from records(SubscriptionRow, "subscriptions", **wanted))
+def subscriptions(tenant: str | None, *, before: int | None = None, limit: int = 50) -> Steps[Page[SubscriptionRow]]:
+    """List the subscriptions that were not removed, the newest first, with ids below `before`."""
+
+    def matching(ids: list[int], limit: int) -> Steps[list[SubscriptionRow]]:
+        wanted = {"tenant": tenant, "is_removed": False, "limit": limit}
+        return records(SubscriptionRow, "subscription_rows", ids=ids, **wanted)
+
+    wanted = Filter(before=before, limit=limit)
+    return (yield from look(wanted, walk("subscription_window"), matching, "subscription_at"))
 
 
 def subscription(subscription_id: int) -> Steps[SubscriptionRow | None]:
-    """The one with this id."""
-    wanted = {"tenant": None, "subscription_id": subscription_id, "after": 0, "limit": 1}
-    return (yield from one(SubscriptionRow, "subscriptions", **wanted))
+    """Return one subscription, removed or not; None when there is none."""
+    wanted = {"tenant": None, "is_removed": None, "limit": 1}
+    return (yield from one(SubscriptionRow, "subscription_rows", ids=[subscription_id], **wanted))
+
+
+def held_subscriptions(limit: int) -> Steps[list[SubscriptionRow]]:
+    """Return some of the subscriptions whose deliveries wait until they are resumed."""
+    ids = [int(room.partition(":")[2]) for [room] in (yield from rows("held_subscription_rooms", limit=limit))]
+    wanted = {"tenant": None, "is_removed": None, "limit": limit}
+    found = yield from records(SubscriptionRow, "subscription_rows", ids=ids, **wanted)
+    return found[::-1]
 
 
 def add_subscription(

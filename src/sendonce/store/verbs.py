@@ -113,6 +113,7 @@ class Verbs(ABC):
     delivery = reads(On.PEOPLE, delivery_verbs.delivery)
     delivery_by_token = reads(On.PEOPLE, delivery_verbs.delivery_by_token)
     deliveries_of = reads(On.PEOPLE, delivery_verbs.deliveries_of)
+    generations_of = reads(On.PEOPLE, delivery_verbs.generations_of)
     attempts_of = reads(On.PEOPLE, delivery_verbs.attempts_of)
     lease_of = reads(On.PEOPLE, delivery_verbs.lease_of)
     findings_of = reads(On.PEOPLE, delivery_verbs.findings_of)
@@ -130,7 +131,6 @@ class Verbs(ABC):
     messages = reads(On.PEOPLE, inbox_verbs.messages)
     message = reads(On.PEOPLE, inbox_verbs.message)
     tries_of = reads(On.PEOPLE, inbox_verbs.tries_of)
-    messages_called = reads(On.PEOPLE, inbox_verbs.messages_called)
     receipts_of = reads(On.PEOPLE, inbox_verbs.receipts_of)
     inbox_counts = reads(On.PEOPLE, inbox_verbs.inbox_counts)
     retry_messages = acts(On.PEOPLE, inbox_verbs.retry_messages)
@@ -157,6 +157,7 @@ class Verbs(ABC):
 
     subscriptions = reads(On.PEOPLE, subscription_verbs.subscriptions)
     subscription = reads(On.PEOPLE, subscription_verbs.subscription)
+    held_subscriptions = reads(On.PEOPLE, subscription_verbs.held_subscriptions)
     add_subscription = acts(On.PEOPLE, subscription_verbs.add_subscription)
     set_subscription_state = acts(On.PEOPLE, subscription_verbs.set_subscription_state)
     set_subscription_rate = acts(On.PEOPLE, subscription_verbs.set_subscription_rate)

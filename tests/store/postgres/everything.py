@@ -155,6 +155,10 @@ async def by_filter(store: PostgresStore) -> None:
         await step(store, operation, most=100)
         await store.set_operation_state(operation.id, "cancelled", operator="ada", reason=None)
     await store.operations(before=million.FINISHED, state="running", limit=10)
+    await store.subscriptions("acme", before=million.FINISHED)
+    await store.held_subscriptions(10)
+    await store.deliveries_of(77)
+    await store.deliveries_of(77, before=million.FINISHED)
     await store.operation(1)
 
 

@@ -11,6 +11,7 @@ from sendonce.admin.stops import holding
 from sendonce.admin.text import dated, one_line
 from sendonce.domain.texts import provider_token
 from sendonce.errors import NotFound
+from sendonce.store.filters import LOOK
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import DeliveryRow, EventRow, Status
 
@@ -83,28 +84,23 @@ async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bo
     event = await store.event(delivery.event_id)
     if event is None:
         raise NotFound(f"the event of delivery {delivery.id} is no longer kept")
-    known = await _gather(store, status, namespace, delivery, await store.deliveries_of(event.id))
+    known = await _gather(store, status, namespace, delivery)
     return _event_story(status.now, event, [tell(known.for_tenant() if to_tenant else known)])
 
 
 async def _told(store: ReadStore, status: Status, namespace: str, event: EventRow) -> EventStory:
-    deliveries = await store.deliveries_of(event.id)
+    deliveries = await store.deliveries_of(event.id, limit=LOOK)
     newest = {each.destination: each for each in sorted(deliveries, key=lambda each: each.generation)}
     chosen = sorted(newest.values(), key=lambda each: each.id)
-    stories = [
-        tell(await _gather(store, status, namespace, delivery, deliveries)) for delivery in chosen[:TOLD_AT_MOST]
-    ]
+    stories = [tell(await _gather(store, status, namespace, delivery)) for delivery in chosen[:TOLD_AT_MOST]]
     return _event_story(status.now, event, stories, untold=len(chosen) - len(stories))
 
 
-async def _gather(
-    store: ReadStore, status: Status, namespace: str, delivery: DeliveryRow, siblings: list[DeliveryRow]
-) -> Snapshot:
+async def _gather(store: ReadStore, status: Status, namespace: str, delivery: DeliveryRow) -> Snapshot:
     subscription = None
     if delivery.subscription_id is not None:
         subscription = await store.subscription(delivery.subscription_id)
     address = subscription.destination if subscription else delivery.destination
-    generations = [each for each in siblings if each.destination == delivery.destination]
     return Snapshot(
         now=status.now,
         delivery=delivery,
@@ -121,7 +117,7 @@ async def _gather(
         findings=tuple(await store.findings_of(delivery.id)),
         evidence=tuple(await store.evidence_of(delivery.id)),
         corrections=tuple(await store.corrections_of(delivery.id)),
-        generations=tuple(sorted(generations, key=lambda each: each.generation)),
+        generations=tuple(await store.generations_of(delivery.id)),
         has_workers=bool(status.workers),
     )
 

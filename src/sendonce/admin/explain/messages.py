@@ -1,14 +1,15 @@
 """Tell what became of a message that came in: who has handled it, what waits, and what was given up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sendonce.admin.text import counted, dated, one_line, ordinal
 from sendonce.domain.deliveries import DeliveryState
-from sendonce.store.inbox import MessageRow, ReceiptRow, TryRow
+from sendonce.store.inbox import MessageFilter, MessageRow, ReceiptRow, TryRow
 from sendonce.store.readers import ReadStore
 
 MESSAGE = "message:"
+TOLD_AT_MOST = 100
 _REASONS = {
     "refused": "its handler said that it can never be handled",
     "exhausted": "all its tries have failed",
@@ -22,7 +23,8 @@ _REASONS = {
 
 async def message_story(store: ReadStore, message_id: str) -> tuple[str, ...]:
     """Return sentences about the message with this id at every consumer; none when nobody knows it."""
-    receipts, rows = await store.receipts_of(message_id), await store.messages_called(message_id)
+    receipts = await store.receipts_of(message_id)
+    rows = await store.messages(MessageFilter(message_id=message_id, limit=TOLD_AT_MOST))
     if not receipts and not rows:
         return ()
     now = (await store.status()).now
@@ -42,7 +44,7 @@ def _handled(receipt: ReceiptRow, now: datetime) -> str:
     )
 
 
-def _told(row: MessageRow, tries: list[TryRow], now: datetime) -> Iterator[str]:
+def _told(row: MessageRow, tries: Sequence[TryRow], now: datetime) -> Iterator[str]:
     generation = f", generation {row.generation}" if row.generation else ""
     yield (
         f"message {row.id} at {one_line(row.consumer)}{generation} came from {one_line(row.source)}"

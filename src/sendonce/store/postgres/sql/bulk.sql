@@ -137,12 +137,16 @@ update sendonce_operations
  where id = :operation_id
 returning :(columns);
 
--- name: operation
-select :(columns) from sendonce_operations where id = :operation_id;
+-- name: operation_window
+select id from sendonce_operations where id < :before order by id desc limit :window;
 
--- name: operations
+-- name: operation_at
+select created_at from sendonce_operations where id = :id;
+
+-- name: operation_rows
 select :(columns)
   from sendonce_operations
- where id < :before and (:state::text is null or state = :state::text)
+ where id = any(:ids::bigint[])
+   and (:state::text is null or state = :state::text)
  order by id desc
  limit :limit;

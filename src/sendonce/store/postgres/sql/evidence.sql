@@ -73,6 +73,6 @@ returning id;
 -- name: evidence_of
 select id, delivery_id, attempt, source, outcome, effect, notification_id, reference, occurred_at, created_at, details
   from sendonce_evidence
- where delivery_id = :delivery_id
- order by id
- limit 1000;
+ where delivery_id = :delivery_id and id < :before
+ order by id desc
+ limit :limit;

@@ -100,7 +100,24 @@ select w.id
 select delivery_id from sendonce_dead_letters where delivery_id < :before order by delivery_id desc limit :window;
 
 -- name: delivery_ids_of_event
-select id from sendonce_deliveries where event_id = :event_id order by id limit :window;
+select id from sendonce_deliveries where event_id = :event_id limit :window;
+
+-- name: delivery_ids_among
+-- Those of these that belong to the event.
+select d.id
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select t.id, t.event_id from sendonce_deliveries t where t.id = w.id offset 0) d
+ where d.event_id = :event_id
+ order by d.id desc
+ limit :limit;
+
+-- name: generation_ids
+select n.id
+  from sendonce_deliveries d
+  join sendonce_deliveries n on n.event_id = d.event_id and n.destination_hash = d.destination_hash
+ where d.id = :delivery_id
+ order by n.generation desc
+ limit :limit;
 
 -- name: delivery_rows
 select d.id, d.event_id, e.tenant, e.type, e.key, d.destination, d.subscription_id, d.generation, d.corrections, d.status,
@@ -139,9 +156,9 @@ select d.id
 select delivery_id, attempt, status, lease_id, outcome, error_code, error_message, notification_id, response, created_at,
        finished_at
   from sendonce_attempts
- where delivery_id = :delivery_id
- order by attempt
- limit 10000;
+ where delivery_id = :delivery_id and attempt < :before
+ order by attempt desc
+ limit :limit;
 
 -- name: lease_of
 select l.id, l.worker_id, w.name, l.created_at, l.expires_at
@@ -155,9 +172,9 @@ select l.id, l.worker_id, w.name, l.created_at, l.expires_at
 -- name: findings_of
 select id, delivery_id, attempt, kind, outcome, error_code, notification_id, details, created_at
   from sendonce_findings
- where delivery_id = :delivery_id
- order by id
- limit 1000;
+ where delivery_id = :delivery_id and id < :before
+ order by id desc
+ limit :limit;
 
 -- name: open_dead_letter_window
 select id
@@ -213,17 +230,33 @@ select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*),
  group by 1, 2, 3
  order by 1, 2, 3;
 
--- name: subscriptions
+-- name: subscription_window
+select id from sendonce_subscriptions where id < :before order by id desc limit :window;
+
+-- name: subscription_at
+select created_at from sendonce_subscriptions where id = :id;
+
+-- name: subscription_rows
 select s.id, s.tenant,
        array(select t.pattern from sendonce_subscription_types t where t.subscription_id = s.id order by t.pattern),
        s.destination, s.state, s.state_reason, s.policy, s.rate, s.description, s.created_at, s.ask
   from sendonce_subscriptions s
- where (:tenant::text is null or s.tenant = :tenant::text)
-   and (:subscription_id::bigint is null or s.id = :subscription_id::bigint)
-   and (:subscription_id::bigint is not null or s.state <> 'removed')
-   and s.id > :after
- order by s.id
+ where s.id = any(:ids::bigint[])
+   and (:tenant::text is null or s.tenant = :tenant::text)
+   and (:is_removed::boolean is null or (s.state = 'removed') = :is_removed::boolean)
+ order by s.id desc
  limit :limit;
+
+-- name: held_subscription_rooms
+-- One step down the index for each, however many wait there.
+with recursive r(name) as (
+  (select d.parked_on from sendonce_deliveries d where d.parked_on > 'subscription:' order by d.parked_on limit 1)
+  union all
+  select (select d.parked_on from sendonce_deliveries d where d.parked_on > r.name order by d.parked_on limit 1)
+    from r
+   where r.name is not null
+)
+select r.name from r where r.name like 'subscription:%' limit :limit;
 
 -- name: waiting_in
 select w.room, n.waiting

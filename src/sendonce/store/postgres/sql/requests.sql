@@ -1,12 +1,8 @@
 -- name: request_window
 select id from sendonce_requests where id < :before order by id desc limit :window;
 
--- name: request_window_of_subject
--- "offset 0" keeps the planner from walking all requests in the order that is asked for.
-select q.id
-  from (select id from sendonce_requests where subject = :subject::text and id < :before offset 0) q
- order by q.id desc
- limit :window;
+-- name: request_ids_of_subject
+select id from sendonce_requests where subject = :subject::text limit :window;
 
 -- name: request_ids_of_key
 select request_id from sendonce_request_keys where key = :key order by request_id desc limit 100;
@@ -23,6 +19,7 @@ select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s
  where (:type::text is null or q.type = :type::text)
    and (:family::text is null or starts_with(q.type, :family::text))
    and (:tenant::text is null or q.tenant = :tenant::text)
+   and (:subject::text is null or q.subject = :subject::text)
    and (:status::text is null or s.status = :status::text)
  order by q.id desc
  limit :limit;

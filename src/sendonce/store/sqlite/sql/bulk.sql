@@ -131,12 +131,16 @@ update sendonce_operations
  where id = :operation_id
 returning :(columns);
 
--- name: operation
-select :(columns) from sendonce_operations where id = :operation_id;
+-- name: operation_window
+select id from sendonce_operations not indexed where id < :before order by id desc limit :window;
 
--- name: operations
+-- name: operation_at
+select created_at from sendonce_operations where id = :id;
+
+-- name: operation_rows
 select :(columns)
-  from sendonce_operations
- where id < :before and (:state is null or state = :state)
+  from sendonce_operations not indexed
+ where id in (select value from json_each(:ids))
+   and (:state is null or state = :state)
  order by id desc
  limit :limit;

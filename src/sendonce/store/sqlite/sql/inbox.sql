@@ -6,15 +6,15 @@ m.closed_as, m.closed_by, m.content_gone_at, m.content_type, m.trace
 -- name: message_window
 select id from sendonce_messages where id < :before order by id desc limit :window;
 
--- name: dead_message_window
+-- name: dead_message_ids
 select id
-  from (select id from sendonce_messages indexed by sendonce_messages_dead
-         where reason is not null and closed_at is null and id < :before)
- order by id desc
+  from sendonce_messages indexed by sendonce_messages_dead
+ where reason is not null and closed_at is null
+ order by ended_at, id
  limit :window;
 
--- name: messages_called
-select id from sendonce_messages where message_id = :message_id and +id < :before order by +id desc limit :window;
+-- name: message_ids_called
+select id from sendonce_messages where message_id = :message_id limit :window;
 
 -- name: message_rows
 select :(message_columns)
@@ -36,14 +36,14 @@ select created_at from sendonce_messages where id = :id;
 -- name: tries_of
 select number, begun_at, finished_at, outcome, error_code, error_message, worker
   from sendonce_tries
- where message = :id
- order by number
+ where message = :id and number < :before
+ order by number desc
  limit :limit;
 
 -- name: receipts_of
 select consumer, message_id, received_at, seen_at, coalesce(duplicates, 0)
   from sendonce_receipts
- where message_id = :message_id
+ where message_id = :message_id and consumer > :after
  order by consumer
  limit :limit;
 

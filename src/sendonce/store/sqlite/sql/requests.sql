@@ -2,9 +2,8 @@
 -- A bounded step down the primary key, whatever the planner thinks of how few rows there are.
 select id from sendonce_requests not indexed where id < :before order by id desc limit :window;
 
--- name: request_window_of_subject
--- "+" keeps the planner from walking all requests in the order that is asked for.
-select id from sendonce_requests where subject = :subject and +id < :before order by +id desc limit :window;
+-- name: request_ids_of_subject
+select id from sendonce_requests where subject = :subject limit :window;
 
 -- name: request_ids_of_key
 select request_id from sendonce_request_keys where key = :key order by request_id desc limit 100;
@@ -21,6 +20,7 @@ select q.id, q.tenant, q.type, q.subject, q.version, q.event_id, q.created_at, s
  where (:type is null or q.type = :type)
    and (:family is null or substr(q.type, 1, length(:family)) = :family)
    and (:tenant is null or q.tenant = :tenant)
+   and (:subject is null or q.subject = :subject)
    and (:status is null or s.status = :status)
  order by q.id desc
  limit :limit;
