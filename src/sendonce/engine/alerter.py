@@ -28,7 +28,7 @@ MOST = 20
 
 
 class OwnFaults:
-    """Notes faults as results come in, by code:scheme; asks nobody."""
+    """Collects faults on our side from results, by `code:scheme`."""
 
     def __init__(self) -> None:
         self._met: dict[str, Met] = {}
@@ -37,11 +37,11 @@ class OwnFaults:
 
     @property
     def over(self) -> frozenset[str]:
-        """Faults after which a send has succeeded since."""
+        """Return the faults that a successful send has ended."""
         return frozenset(self._over)
 
     def note(self, results: Sequence[Result]) -> None:
-        """Look for faults on our side, and while there are any, for what gets through."""
+        """Note a result: a fault on our side, or a success that ends one."""
         for report, _ in results:
             outcome = report.outcome
             if type(outcome) is Delivered or type(outcome) is Accepted:
@@ -61,7 +61,7 @@ class OwnFaults:
             self._met[name] = Met(times + self._met.get(name, Met(0, met_at)).times, met_at)
 
     def know(self, raised: Mapping[str, str | None]) -> None:
-        """Remember which faults are raised, by any worker, and where each was met."""
+        """Remember the raised faults of all workers, and where each was met."""
         self._raised = dict(raised)
         self._over &= self._raised.keys() | self._met.keys()
 
@@ -134,7 +134,7 @@ class AlertTransport:
         self._credentials = credentials
 
     async def tell(self, notice: Notice, attempt: int) -> Untold | None:
-        """Send it once. Never raises: whatever happens here must not reach the worker."""
+        """Send the notice once. Never raises: a failure here must not reach the worker."""
         is_mail = scheme_of(self._address) == "mailto"
         message = Message(
             address=self._address,
@@ -159,7 +159,7 @@ class AlertTransport:
 
 
 def transports_of(settings: AlertSettings, channels: Channels, namespace: str) -> list[AlertTransport]:
-    """The ways that are configured, beside the log; ConfigError when nothing serves one of them."""
+    """Return the configured transports, besides the log; ConfigError when no channel serves one of them."""
     signing = () if settings.webhook_secret is None else (key_of(settings.webhook_secret),)
     transports = []
     for way, address, credentials in (
@@ -205,17 +205,17 @@ class Alerter:
         self._troubles = Troubles(lambda trouble: emit(AlertFailed(way="database", reason=trouble)))
 
     def note(self, results: Sequence[Result]) -> None:
-        """Look for faults on our side, and for what ends them."""
+        """Note a result: a fault on our side, or what ends one."""
         self._faults.note(results)
 
     async def run(self) -> None:
-        """Look for ever, first after one interval: a worker that has just begun knows nothing."""
+        """Check at every interval, the first time after one: a new worker knows nothing yet."""
         while True:
             await asyncio.sleep(self._settings.every.total_seconds())
             await self.look()
 
     async def look(self) -> None:
-        """Look once, and tell what is to be told by this worker; then try again what did not get through before."""
+        """Check once and send this worker's notices; then retry those that failed before."""
         await self._troubles.survive(self._look)
         await self._pay()
 
@@ -235,7 +235,7 @@ class Alerter:
         self._faults.know(raised | {name: each.met_at for name, each in met.items()})
 
     async def _is_mine(self, change: Change) -> bool:
-        """True for the one worker that is to tell it."""
+        """True for the one worker that sends this notice."""
         if isinstance(change, Raise):
             return await self._store.raise_alert(
                 change.name,
@@ -253,7 +253,7 @@ class Alerter:
         self._owed.extend(_Owed(transport, notice, 0) for transport in self._transports)
 
     async def _pay(self) -> None:
-        """Tell what is owed, each way by itself: one that does not answer holds up no other."""
+        """Send the notices that are owed, each transport by itself: one that hangs delays no other."""
         owed = list(self._owed)
         self._owed.clear()
         by_way = [[each for each in owed if each.transport is transport] for transport in self._transports]

@@ -44,7 +44,7 @@ from sendonce.domain.policies import IfUnsure, Policy
 
 
 class CredentialStore(Protocol):
-    """Where a subscription's secrets are read."""
+    """Reads a subscription's secrets."""
 
     async def of(self, subscription_id: int) -> Credentials | Deferred:
         """Return the subscription's credentials, or a Deferred that says why they are unavailable.
@@ -66,7 +66,7 @@ class LookedUp(NamedTuple):
     answered: str | None = None
 
     def report(self, claim: Claim, lease_id: int, outcome: Outcome) -> Report:
-        """Report this outcome, with what was learned by asking."""
+        """Return a report of this outcome, with what the look-up has shown."""
         return Report(
             claim,
             lease_id,

@@ -60,7 +60,7 @@ class AuditSettings:
 
     @property
     def since(self) -> timedelta | None:
-        """How far back; twice the pause unless set, so that each send is looked at once when it is old enough."""
+        """How far back an audit looks; twice the pause unless set, so that each send is audited once it is old."""
         return self.audit_since or (None if self.audit_every is None else self.audit_every * 2)
 
 
@@ -77,14 +77,14 @@ class Auditing:
         self._troubles = Troubles(lambda trouble: emit(AuditFailed(reason=trouble)))
 
     async def run(self) -> None:
-        """Look for ever whether an audit is due."""
+        """Check at intervals whether an audit is due."""
         await asyncio.sleep(FIRST_LOOK.total_seconds())
         while True:
             await self.look()
             await asyncio.sleep(min(LOOK_EVERY, self._every).total_seconds())
 
     async def look(self) -> None:
-        """Make the audit that is due and nobody else is at. Nothing here can stop the worker."""
+        """Run the audit that is due, unless another worker runs it. A failure here does not stop the worker."""
         await self._troubles.survive(self._look)
 
     async def _look(self) -> None:

@@ -12,7 +12,7 @@ from sendonce.observability.facts import DatabaseBack, DatabaseLost, Emit
 
 @asynccontextmanager
 async def background(*loops: Coroutine[object, object, object]) -> AsyncIterator[None]:
-    """Run these beside what is within, and cancel them at its end."""
+    """Run these coroutines beside the block, and cancel them at its end."""
     tasks = [asyncio.create_task(each) for each in loops]
     try:
         yield
@@ -23,7 +23,7 @@ async def background(*loops: Coroutine[object, object, object]) -> AsyncIterator
 
 
 class Troubles:
-    """Reports what goes wrong in a loop once, until something else does; the loop goes on."""
+    """Keeps a loop going through errors, and reports each error once until another one follows."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -59,7 +59,7 @@ class Outage:
         self._only_reads = False
 
     def met(self, error: StoreBusy) -> None:
-        """Note that the database did not answer, or not as it must."""
+        """Note that the database did not answer, or refused to write."""
         is_new = self._lost_at is None or (isinstance(error, ServerReadOnly) and not self._only_reads)
         self._lost_at = self._lost_at or time.monotonic()
         self._only_reads |= isinstance(error, ServerReadOnly)

@@ -19,7 +19,7 @@ Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class BoundedServer(web.Server):
-    """Lets visitors in and shows them out."""
+    """Limits how many connections there are, and how long each lasts."""
 
     def __init__(self, answer: Answering) -> None:
         super().__init__(answer, access_log=None)

@@ -43,11 +43,11 @@ class Breakers:
 
     @property
     def is_waiting(self) -> bool:
-        """True while something is on its way, or back, that a breaker is to be told of."""
+        """True while an attempt in flight, or a result not yet applied, concerns a breaker."""
         return bool(self._let_out or self._to_tell)
 
     def begin(self, claims: Sequence[Claim], let_out: Mapping[str, LetOut]) -> dict[str, int]:
-        """These go out, some of them because a breaker has let them; how many for each room."""
+        """Note the claims that go out; return how many probes there are for each room."""
         sent: dict[str, int] = {}
         for claim in claims if let_out else ():
             room = room_of(claim)
@@ -57,7 +57,7 @@ class Breakers:
         return sent
 
     def note(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        """An attempt has ended, after so many seconds."""
+        """Note how an attempt has ended, and how long it took."""
         if type(outcome) is Delivered and not self._failures and not self._let_out and not self._to_trip:
             return
         let_out = self._let_out.pop((claim.delivery_id, claim.attempt), None)
@@ -73,7 +73,7 @@ class Breakers:
             self._count(room, _answers(claim, outcome, room))
 
     def see(self, rooms: Iterable[str]) -> None:
-        """These rooms have a breaker now."""
+        """Replace the list of rooms that have a breaker."""
         now = time.monotonic()
         for room in rooms:
             self._seen_at.pop(room, None)
@@ -81,7 +81,7 @@ class Breakers:
         _shorten(self._seen_at)
 
     async def apply(self) -> bool:
-        """Write what was noted; True when there was something. What cannot be written is kept for the next time."""
+        """Write what was noted; True when there was something. What cannot be written is kept for the next call."""
         has_news = bool(self._to_trip or self._to_tell)
         while self._to_trip:
             room, code = self._to_trip.popitem()

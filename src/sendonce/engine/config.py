@@ -66,7 +66,7 @@ class WorkerConfig:
 
     @property
     def longest_send(self) -> timedelta:
-        """What an attempt may take at most: always below the lease."""
+        """The longest time an attempt may take: always below the lease."""
         return self.lease * 0.8
 
 

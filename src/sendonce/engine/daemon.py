@@ -140,7 +140,7 @@ def _shown(parts: Parts, page: MetricsPage, worker: Worker, worker_id: int) -> A
 
 
 async def _memory_of(parts: Parts, store: Store, namespace: str) -> Memory:
-    """What this worker knows of its database; ConfigError when that is not the one it is for."""
+    """Return what this worker remembers of its database; ConfigError when the database is another instance's."""
     await check_instance(store, parts.config.instance)
     memory = Memory(parts.config.state, namespace=namespace, instance=parts.config.instance)
     is_other, _ = memory.see(await store.server())
@@ -156,7 +156,7 @@ def _alerter_of(parts: Parts, store: Store, namespace: str) -> Alerter | None:
 
 
 def _to_all(*listeners: Emit) -> Emit:
-    """Let all of them hear each fact."""
+    """Pass each fact to all of them."""
 
     def each(fact: Fact) -> None:
         for hear in listeners:
@@ -166,7 +166,7 @@ def _to_all(*listeners: Emit) -> Emit:
 
 
 async def _stopped_by(stop: asyncio.Event, worker: Worker) -> None:
-    """Stop the worker when somebody says so."""
+    """Stop the worker when `stop` is set."""
     await stop.wait()
     worker.stop()
 
@@ -174,7 +174,7 @@ async def _stopped_by(stop: asyncio.Event, worker: Worker) -> None:
 def _upkeep(
     parts: Parts, store: Store, policies: Policies, namespace: str, worker_id: int
 ) -> Iterator[Coroutine[object, object, object]]:
-    """Take part in retention and audits. What is cut short is another worker's after a while."""
+    """Take part in retention and audits. Another worker continues what is cut short."""
     if parts.retention is not None:
         yield Retention(store, parts.retention, parts.emit, worker_id=worker_id).run()
     if parts.audit is not None and parts.audit.audit_every is not None and parts.auditing is not None:
@@ -201,14 +201,14 @@ class _KeeperThread:
         self._thread = threading.Thread(target=self._run, name="sendonce-keeper", daemon=True)
 
     def start(self) -> None:
-        """Begin, or raise what prevents it."""
+        """Start the thread; raise what prevents that."""
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """Release what is done, and end; raises what ended it before its time."""
+        """Release finished leases and end the thread; raise what ended it too early."""
         if self._loop is not None and self._stop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout=30)
@@ -248,7 +248,7 @@ BESIDES = 40
 
 
 def check_descriptors(concurrency: int) -> None:
-    """Raise the soft limit as far as it takes; ConfigError where the hard one forbids that."""
+    """Raise the soft limit on open files as far as needed; ConfigError where the hard limit is too low."""
     if find_spec("resource") is None:  # not on this system
         return
     import resource

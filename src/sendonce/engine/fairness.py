@@ -53,7 +53,7 @@ class Quotas:
                 self._forget()
 
     def _forget(self) -> None:
-        """Of too many, the one that has been idle for longest."""
+        """Forget the quota that has been idle longest when there are too many."""
         if len(self._quotas) > REMEMBERED:
             del self._quotas[next(name for name, quota in self._quotas.items() if not quota.in_flight)]
 
@@ -87,7 +87,7 @@ class Fairness:
                     self.destinations.begin(claim.destination)
 
     def end(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
-        """This one is back, after so many seconds."""
+        """Note that a claim's attempt has ended, after so many seconds."""
         place = place_of(claim.address)
         if place:
             self.places.end(place, outcome, seconds)
@@ -95,12 +95,12 @@ class Fairness:
                 self.destinations.end(claim.destination, outcome, seconds)
 
     def in_flight(self, room: str) -> int:
-        """How much of a room's destination or place is on its way."""
+        """Return how many claims of a room's destination or host are in flight."""
         kind, _, name = room.partition(":")
         return (self.places if kind == "place" else self.destinations).in_flight(name)
 
     def limits(self, served: Served | None = None) -> Limits:
-        """What may be claimed now."""
+        """Return the limits for the next claim."""
         return Limits(
             each=self.destinations.first,
             each_place=self.places.first,
@@ -127,7 +127,7 @@ class Fleet:
         self._look_at = 0.0
 
     async def served(self) -> Served:
-        """What it serves now, and what only others do."""
+        """Return what this worker serves now, and what only others serve."""
         now = time.monotonic()
         if self._served is None or now >= self._look_at:
             elsewhere = await self._store.served(self._worker_id)

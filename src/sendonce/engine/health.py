@@ -11,7 +11,7 @@ HEARD_SECONDS = 2.0
 
 
 class Health:
-    """Written by the loops, from either thread; read by whoever asks whether the worker lives."""
+    """Tells whether the worker's loops are alive. They write it from either thread."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -49,7 +49,7 @@ class Health:
                 self._lost.discard(part)
 
     def stuck(self) -> str | None:
-        """Why this process should be started anew; None while its loops go round."""
+        """Return why this process should be restarted; None while its loops turn."""
         for part in sorted(self._ended):
             return f"{part}: its loop has ended with an error"
         now = time.monotonic()
@@ -59,7 +59,7 @@ class Health:
         return None
 
     def unready(self) -> str | None:
-        """Why it takes no work now, as far as it knows by itself; None when it does."""
+        """Return why the worker takes no work now, as far as it knows by itself; None when it does."""
         if self.is_stopping:
             return "the worker is stopping"
         if not self._is_registered:
@@ -74,5 +74,5 @@ class Health:
 
     @property
     def has_heard_lately(self) -> bool:
-        """True when the database has answered just now, so that nobody needs to ask it again."""
+        """True when the database has answered recently, so that a probe need not ask it again."""
         return time.monotonic() - self._heard_at <= HEARD_SECONDS

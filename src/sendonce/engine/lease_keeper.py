@@ -39,7 +39,7 @@ class HeldLease:
 
 
 class HeldLeases:
-    """Who holds what. Every method may be called from either thread."""
+    """The leases this worker holds. Every method may be called from either thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,14 +48,14 @@ class HeldLeases:
         self._settled = 0
 
     def enter(self, id: int, good_until: float, attempts: int) -> HeldLease:
-        """A new lease, good until this moment unless it is renewed."""
+        """Add a new lease, valid until this moment unless it is renewed."""
         lease = HeldLease(id, good_until, attempts)
         with self._lock:
             self._held[id] = lease
         return lease
 
     def settled(self, lease_ids: list[int]) -> None:
-        """One attempt of each of these leases is settled; a lease without open ones is done."""
+        """Note that one attempt of each of these leases is settled; a lease with no open attempt is done."""
         with self._lock:
             self._settled += len(lease_ids)
             for id in lease_ids:
@@ -67,12 +67,12 @@ class HeldLeases:
                         self._done.append(id)
 
     def held(self) -> list[int]:
-        """What to renew: a lease that was lost stays lost."""
+        """Return the leases to renew. A lost lease stays lost."""
         with self._lock:
             return [id for id, lease in self._held.items() if lease.good_until > 0]
 
     def renewed(self, asked: list[int], granted: set[int], good_until: float) -> int:
-        """Note what a renewal came to: those not granted are lost, and good for nothing from now on."""
+        """Note the result of a renewal: leases that were not granted are lost, and no longer valid."""
         lost = 0
         with self._lock:
             for id in asked:
@@ -87,7 +87,7 @@ class HeldLeases:
         return lost
 
     def take_done(self) -> list[int]:
-        """Leases to release; each is given out once."""
+        """Return the leases to release, each of them once."""
         with self._lock:
             done, self._done = self._done, []
         return done
@@ -135,7 +135,7 @@ class LeaseKeeper:
         self._adopted_to = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep until told to stop; then release what is done."""
+        """Renew leases until stopped; then release those that are done."""
         pause = min(0.25, self._hold.total_seconds() / 8)
         outage = Outage(PART, self._emit)
         while not stop.is_set():
@@ -175,7 +175,7 @@ class LeaseKeeper:
                 await self._renew()  # there are more, but our own leases come first
 
     async def _beat(self) -> None:
-        """Say that we are alive; and everybody knows the newest claim of all, whoever of us is the next to claim."""
+        """Record that this worker is alive, and learn the newest claim of all workers."""
         progressed, witness = self._held_leases.take_progress(), self._memory.witness
         self._memory.hear(await self._store.beat(self._worker_id, progressed=progressed, witness=witness))
 
@@ -224,14 +224,14 @@ class LeaseKeeper:
             self._emit(LossOver(doubted=loss.doubted, after=loss.ended_at - loss.noticed_at))
 
     async def _adopt(self) -> None:
-        """Look through a part of all deliveries for what is being sent under a lease that is gone."""
+        """Search the next part of all deliveries for attempts whose lease is gone."""
         results, last = await self._store.adopt(self._adopted_to, ADOPT_STEP, self._decide)
         self._adopted_to = last or 0
         if results:
             self._emit(Adopted(attempts=len(results)))
 
     async def leave(self) -> None:
-        """Release what is done, and say that this worker has ended."""
+        """Release finished leases, and record that this worker has ended."""
         try:
             await self._release()
             await self._store.leave(self._worker_id)

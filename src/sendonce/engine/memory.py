@@ -21,7 +21,7 @@ SAVE_SECONDS = 0.2
 
 
 class Memory:
-    """One worker's. Without a `path` it is gone with the process."""
+    """What one worker remembers of its database. Without a `path` it is lost with the process."""
 
     def __init__(self, path: str | None = None, *, namespace: str = "", instance: str | None = None) -> None:
         self._path = None if path is None else Path(path)
@@ -42,27 +42,27 @@ class Memory:
 
     @property
     def fence(self) -> Fence:
-        """What the database must be for this worker to claim from it."""
+        """Return what the database must be for this worker to claim from it."""
         return Fence(self._instance, self._witness)
 
     def note(self, lease: Lease) -> None:
-        """A claim was committed."""
+        """Remember a committed claim."""
         claim = lease.claims[0]
         self._remember(Witness(claim.delivery_id, claim.attempt, lease.id, claim.event_id, lease.at))
 
     def hear(self, witness: Witness | None) -> None:
-        """Of a claim that the database has, whoever made it. From any thread; taken in by `learn`."""
+        """Note a claim of any worker that the database has. May be called from any thread; `learn` remembers it."""
         self._heard = witness
 
     def learn(self) -> None:
-        """Remember the claim that was heard of, if it is newer: others may be away when that one is missing."""
+        """Remember the noted claim if it is newer: its worker may be away when it is missing."""
         heard, self._heard = self._heard, None
         if heard is None or (self._witness is not None and heard.at <= self._witness.at):
             return
         self._remember(heard)
 
     def forget(self) -> None:
-        """Forget the witness: its claim is lost, and every worker knows."""
+        """Forget the witness: its claim is lost, and every worker knows that."""
         self._witness = self._heard = None
         self._is_saved = False
         self.close()
@@ -77,7 +77,7 @@ class Memory:
         return was[:2] != server[:2], was != server
 
     def close(self) -> None:
-        """Write down what is not written yet."""
+        """Write the state file if something has changed."""
         if self._path is not None and not self._is_saved:
             self._save(self._path)
 
@@ -110,7 +110,7 @@ class Memory:
             ) from None
 
     def _save(self, path: Path) -> None:
-        """Whole or not at all: a reader never finds half of it."""
+        """Replace the file at once: a reader never finds half of it."""
         claim = None if self._witness is None else [*self._witness[:4], self._witness.at.isoformat()]
         said = {"namespace": self._namespace, "claim": claim, "server": self._server}
         beside = path.with_name(f"{path.name}.{os.getpid()}")

@@ -88,7 +88,7 @@ class Gauges:
             )
 
     def measured(self) -> list[Measured]:
-        """What was read; nothing when it is not for this worker to say, or too old."""
+        """Return what was read; nothing when another worker reports it, or when it is too old."""
         now = time.monotonic()
         if self._reading is None or now - self._confirmed_at > CONFIRMED_SECONDS:
             return []
@@ -161,7 +161,7 @@ CLOSE_SECONDS = 1.0
 
 
 class Look:
-    """Asks the database itself, at most once a second; who asks here never waits long, and nobody twice at once."""
+    """Asks whether the database answers, at most once a second. A caller never waits long."""
 
     def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
         self._ask = ask
@@ -169,7 +169,7 @@ class Look:
         self._begun = 0.0
 
     async def is_answered(self) -> bool:
-        """Whether it answers now. A question that gets no answer in time stays open, and is not asked again."""
+        """Return whether the database answers now. A query that is late stays open, and is not repeated."""
         now = time.monotonic()
         if self._asking is None or (self._asking.done() and now - self._begun >= LOOK_AGAIN_SECONDS):
             self._asking = asyncio.ensure_future(self._ask())
@@ -184,7 +184,7 @@ class Look:
 
 
 class MetricsPage:
-    """What the server shows. The worker fills in what is known once it is there."""
+    """The pages of the server. The worker sets their sources once it is running."""
 
     def __init__(self, health: Health, counters: Counters) -> None:
         self._health = health
@@ -194,7 +194,7 @@ class MetricsPage:
         self.of_database: Callable[[], list[Measured]] = list
 
     async def answer(self, request: "web.BaseRequest") -> "web.Response":
-        """What is asked for, and no more on this connection: the next one may be waiting for it."""
+        """Answer one request and close the connection: the next visitor may be waiting for it."""
         from aiohttp import web
 
         page = {"/metrics": self._metrics, "/livez": self._live, "/readyz": self._ready}.get(request.path)
@@ -238,7 +238,7 @@ async def attended(
     schemes: Collection[str],
     kept: Mapping[Stage, timedelta],
 ) -> AsyncIterator[None]:
-    """Look at the database for whoever asks, through connections of its own: no send waits for a count."""
+    """Read gauges through connections of their own, so that no send waits for a count."""
     store = await open_store()
     gauges = Gauges(store, worker_id, emit, schemes, kept)
     page.look = look = Look(store.namespace)
@@ -258,7 +258,7 @@ async def attended(
 
 @asynccontextmanager
 async def serving(address: Address | None, page: MetricsPage, emit: Emit) -> AsyncIterator[None]:
-    """Serve the page while the worker works; ConfigError, before anything else was done, when that cannot be."""
+    """Serve the pages while the worker runs; ConfigError at the start when that is not possible."""
     if address is None:
         yield
         return

@@ -16,7 +16,7 @@ from sendonce.store.records import LossRow
 
 
 class Policies:
-    """Resolved once per channel and subscription setting, then looked up."""
+    """The policies of channels and subscriptions, each resolved once."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class Orchestrator:
         return await self._store.start_doubtful(worker_id, limit, hold, after=after, served=served, fence=fence)
 
     async def park_unserved(self, room: str, served: Served) -> int:
-        """Let what no live worker serves wait in a room of its channel."""
+        """Park what no live worker serves, in a room of its channel."""
         return await self._store.park_unserved(room, served)
 
     async def give_up_unserved(self, name: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Give up what came to its deadline while no live worker served its channel; a bounded step."""
+        """Give up what has expired while no live worker served its channel; a bounded step."""
         message = f"its deadline has passed, and no worker served {shown(name)}"
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
 

@@ -29,7 +29,7 @@ class Unserved:
         self._after: dict[str, int] = {}
 
     async def tend(self, rooms: Sequence[Room], served: Served) -> None:
-        """Take the next step in one of these rooms."""
+        """Take the next bounded step in one of these rooms."""
         if not rooms:
             self._after.clear()
             return
@@ -103,7 +103,7 @@ class Parking:
         return True
 
     def look_soon(self) -> None:
-        """Something was parked just now."""
+        """Read the list of rooms soon: something was parked just now."""
         self._look_at = min(self._look_at, time.monotonic() + LOOK_AGAIN_SECONDS)
 
     async def look(self, served: Served) -> list[Room] | None:
@@ -164,7 +164,7 @@ class Parking:
             await self._return_tokens(subscription_id, tokens - spent[subscription_id])
 
     def _is_ours(self, room: Room, served: Served) -> bool:
-        """Whether this worker serves what waits there, as far as can be told."""
+        """Return whether this worker serves what waits there, as far as the room's name shows."""
         address = _address_of(room, served)
         if address is not None:
             return served.lacked(address, is_subscription=_is_of_subscription(room)) is None

@@ -44,7 +44,7 @@ INTERRUPTED = replace(HANDED_BACK, message="the reconciliation was interrupted b
 
 
 class Answer(StrEnum):
-    """What asking about one delivery came to."""
+    """The result of asking about one delivery."""
 
     FOUND = "found"
     NOT_FOUND = "not_found"
@@ -128,7 +128,7 @@ class Reconciler:
             await self._store.beat(self._worker_id, progressed=True)
 
     async def _refused(self, refused: Refusal) -> None:
-        """Nothing may be asked about yet: do what makes the database ready, or say why that is not for us."""
+        """Nothing may be asked about yet: make the database ready, or raise why this is not possible."""
         if refused is not Refusal.UNMARKED:
             await check_instance(self._store, self._fence.instance)
         while await self._orchestrator.mark_loss():
@@ -147,7 +147,7 @@ class Reconciler:
         return await self._settle(lease, asking)
 
     async def _settle(self, lease: Lease, asking: Sequence["asyncio.Future[Report]"]) -> list[Asked]:
-        """Write what is known of a whole lease, and give it up."""
+        """Settle a whole lease, and release it."""
         reports = [
             each.result() if each.done() and not each.cancelled() else Report(claim, lease.id, INTERRUPTED)
             for claim, each in zip(lease.claims, asking, strict=True)

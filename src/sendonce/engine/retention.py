@@ -92,14 +92,14 @@ class Retention:
         self._troubles = Troubles(lambda trouble: emit(PruningFailed(reason=trouble)))
 
     async def run(self) -> None:
-        """Look for ever whether a pass is due."""
+        """Check at intervals whether a pass is due."""
         await asyncio.sleep(min(FIRST_LOOK, self._settings.every).total_seconds())
         while True:
             await self.look()
             await asyncio.sleep(min(LOOK_EVERY, self._settings.every).total_seconds())
 
     async def look(self) -> None:
-        """Make the passes that are due and nobody else is at."""
+        """Run the passes that are due, unless another worker runs them."""
         await self._troubles.survive(self._look)
 
     async def _look(self) -> None:
@@ -153,11 +153,11 @@ class Retention:
 
 
 def share_of(seconds: float) -> float:
-    """The part of the time in which a pass is at work that has gone on for so long."""
+    """Return the share of time that a pass may work, after it has run for so long."""
     return min(max(LARGEST_SHARE, SHARE), SHARE * 2 ** min(seconds // DOUBLES_EVERY, 30))
 
 
 async def _pause(begun: float, share: float) -> None:
-    """As long as it takes for the work to be no more than its share."""
+    """Pause until the work is no more than its share of the time."""
     worked = time.monotonic() - begun
     await asyncio.sleep(max(SHORTEST_PAUSE, worked * (1 / share - 1)))

@@ -78,19 +78,19 @@ class SendPool:
         self._watcher = asyncio.create_task(self._watch())
 
     def take(self, lease: HeldLease, claims: tuple[Claim, ...]) -> None:
-        """Send these. Never more than are `free`."""
+        """Send these claims. There must not be more than `free`."""
         self._busy += len(claims)
         self._waiting.extend([(claim, lease) for claim in claims])
         self._wake()
 
     def hand_back(self) -> None:
-        """Report what has not been begun as not tried."""
+        """Report the claims whose sending has not begun as not tried."""
         while self._waiting:
             claim, lease = self._waiting.popleft()
             self._report(Report(claim, lease.id, HANDED_BACK), 0.0)
 
     def cut_off(self) -> None:
-        """Cut off what is still being sent; each is reported as Unknown."""
+        """Cancel what is still being sent; each is reported as Unknown."""
         for slot in self._slots:
             if slot.deadline and slot.task is not None:
                 self._stopped = True
@@ -98,7 +98,7 @@ class SendPool:
                 slot.task.cancel()
 
     async def close(self) -> None:
-        """End the slots. What is being sent then is not reported: its lease will tell."""
+        """End the slots. What is being sent then is not reported: its lease expires."""
         tasks = [slot.task for slot in self._slots if slot.task is not None]
         if self._watcher is not None:
             tasks.append(self._watcher)

@@ -54,7 +54,7 @@ class CredentialsCache:
         return await asyncio.shield(answer)
 
     async def _read(self) -> None:
-        """Answer all who wait, those too who come while the others' secrets are being read."""
+        """Answer all waiting callers, also those who come while secrets are being read."""
         while self._wanted:
             ids = list(self._wanted)[:AT_ONCE]
             found = await self._found(ids)
@@ -117,7 +117,7 @@ GONE_REASON = "its receiver answered 410 Gone"
 
 
 class DisableGoneSubscriptions:
-    """Notes who is gone as results come in, and disables them one after the other."""
+    """Collects receivers that answered 410 Gone, and disables their subscriptions."""
 
     def __init__(self, store: SecretStore, emit: Emit) -> None:
         self._store = store
@@ -126,7 +126,7 @@ class DisableGoneSubscriptions:
         self._is_noted = asyncio.Event()
 
     def note(self, results: Sequence[Result]) -> None:
-        """Look for receivers that are gone."""
+        """Note the results of receivers that are gone."""
         for report, _ in results:
             if type(report.outcome) is Refused and report.outcome.code == GONE_CODE and report.claim.subscription_id:
                 self._noted.add(report.claim.subscription_id)

@@ -38,7 +38,7 @@ STAND_BACK_SECONDS = LONGEST_SECONDS + 0.5
 
 
 class Worker:
-    """One sender, one claiming loop, one settling loop. The lease keeper runs beside it."""
+    """Claims, sends and settles: a send pool, a claiming loop and a settling loop. The lease keeper runs beside it."""
 
     def __init__(
         self, orchestrator: Orchestrator, leases: LeaseStore, channels: Channels, policies: Policies,
@@ -213,7 +213,7 @@ class Worker:
         return out
 
     def _take(self, started: Started, begun: float) -> int:
-        """Hand what was leased to the sender; how many that are."""
+        """Hand a lease's claims to the send pool; return how many there are."""
         if started.lease is None:
             return 0
         claims = started.lease.claims
@@ -227,7 +227,7 @@ class Worker:
         return len(claims)
 
     async def _refused(self, refused: Refusal) -> None:
-        """Nothing may be claimed from this database now: say so, and do what makes it ready."""
+        """Nothing may be claimed from this database now: report why, and make it ready."""
         if refused is Refusal.OTHER_INSTANCE:
             if not self._is_other_told:
                 self._emit(OtherInstance(instance=self._config.instance))
@@ -243,10 +243,10 @@ class Worker:
             self._health.turn(CLAIMS)
 
     async def _come_back(self) -> None:
-        """The database was away: is it where it was, and has it the newest claim that we know of?
+        """Check after an outage that this is the same server, and that it has the newest claim we know of.
 
-        Where it was started anew it may be an older one. Then we wait until everybody has come back and looked: another
-        worker may know of a claim that we have not heard of.
+        A restarted server may have been restored from a backup. Then we wait until every worker has reconnected and
+        checked: another worker may know of a newer claim.
         """
         is_other, is_anew = self._memory.see(await self._leases.server())
         if is_other:
@@ -291,7 +291,7 @@ class Worker:
             return
 
     async def _rest(self, seconds: float) -> None:
-        """Wait until something may be due: a pause, an announcement, or the order to stop."""
+        """Wait until something may be due: for a pause, a notification, or the order to stop."""
         ring = self._notifier.wait(timedelta(seconds=seconds)) if self._notifier else asyncio.sleep(seconds)
         tasks = {asyncio.ensure_future(ring), asyncio.ensure_future(self._stop.wait())}
         if self._waiting.has_open:
@@ -314,7 +314,7 @@ class Worker:
         self._slot_free.set()
 
     async def _settle_forever(self) -> None:
-        """Settle whatever has come in, again and again: what arrives meanwhile makes the next group."""
+        """Settle reports in groups: what arrives during one write makes the next group."""
         while True:
             await self._reported.wait()
             await asyncio.sleep(0)  # what has come in at the same moment is taken along
@@ -331,7 +331,7 @@ class Worker:
                 self._slot_free.set()
 
     async def _settle(self, batch: list[Report], seconds: list[float]) -> None:
-        """Write a batch, as often as it takes: results must not be lost because the database was away."""
+        """Write a batch, retrying until it is written: no result is lost because the database was away."""
         results = self._orchestrator.decide(batch)
         backoff = Backoff(RESULTS, self._emit)
         verdicts: list[Verdict] = []
