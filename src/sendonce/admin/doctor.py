@@ -65,7 +65,7 @@ def problem(name: str, sentence: str, to_do: str) -> Diagnosis:
 
 
 def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]:
-    """What can be wrong wherever it is kept."""
+    """Check what can be wrong on either database."""
     yield _schema(examined)
     yield _clock(examined.clock_ahead)
     if examined.work is not None:
@@ -79,7 +79,7 @@ def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]
 
 
 def shown(names: Iterable[str]) -> str:
-    """The first of many."""
+    """Return the first few of many, and how many more there are."""
     every = list(names)
     rest = [f"{len(every) - _SHOWN} more"] if len(every) > _SHOWN else []
     return listed([*every[:_SHOWN], *rest])

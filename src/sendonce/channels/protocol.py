@@ -100,7 +100,7 @@ class Channel(Protocol):
 
 
 class LookingUp(Protocol):
-    """What asks another side whether it has a message."""
+    """Asks a receiver whether it has a message."""
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         """Ask by the message's token or its provider's id. NotFound only when the answer is sure."""

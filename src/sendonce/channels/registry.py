@@ -99,7 +99,7 @@ class Channels:
         return self._channels.get(self.serving.of(address, is_subscription=is_subscription))
 
     def find_asking(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> LookingUp | None:
-        """What asks the other side, if it can be asked; `ask` is where a subscription says so."""
+        """Return what asks the receiver, if it can be asked; `ask` is the subscription's own address for that."""
         asking = self._asking.get(self.serving.of(address, is_subscription=is_subscription))
         return self._where_said if asking is None and ask is not None else asking
 
@@ -114,7 +114,7 @@ class Channels:
         return dict(self._settings)
 
     def can_look_up(self, address: str, *, is_subscription: bool = False, ask: str | None = None) -> bool | None:
-        """Whether the other side can be asked; None when nobody here serves that address."""
+        """Return whether the receiver can be asked; None when no channel here serves that address."""
         if self.serving.of(address, is_subscription=is_subscription) not in self._channels:
             return None
         return self.find_asking(address, is_subscription=is_subscription, ask=ask) is not None
@@ -162,7 +162,7 @@ def _check(channel: object) -> None:
 
 
 def _can_be_called(target: Callable[..., object], *arguments: object, **named: object) -> bool:
-    """Whether it takes these; what does not tell its signature is believed."""
+    """Return whether it can be called with these arguments; True when its signature is unknown."""
     try:
         inspect.signature(target).bind(*arguments, **named)
     except TypeError:

@@ -149,7 +149,7 @@ class Table:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Say where values stand that their part finds wrong: the key that it names first, else the table."""
+        """Name where a refused value stands: the key that the error names first, else the table."""
         try:
             yield
         except _Placed:

@@ -108,7 +108,7 @@ class Refusal(StrEnum):
 
 
 class Report(NamedTuple):
-    """What a sender says of one attempt. `cleared`: a look-up answered that it had not arrived before.
+    """How one attempt has ended, as its sender reports it. `cleared`: a look-up has shown that it had not arrived.
 
     `cannot_be_asked`: the other side has said that it will never know about this one. `answered`: what a look-up came
     to (found, not_found, no_answer, cannot_tell), where there was one.
@@ -145,7 +145,7 @@ def resolve(report: Report, policy: Policy, *, can_look_up: bool | None) -> Resu
 
 
 class Verdict(StrEnum):
-    """What became of a result."""
+    """What settling a result has done."""
 
     APPLIED = "applied"
     ALREADY_APPLIED = "already applied"
@@ -153,7 +153,7 @@ class Verdict(StrEnum):
 
 
 def closing_state(outcome: Outcome) -> AttemptState:
-    """How the attempt's row ends."""
+    """Return the final state of the attempt's row."""
     return AttemptState.COMPLETED if isinstance(outcome, Delivered | Accepted) else AttemptState.FAILED
 
 
@@ -165,10 +165,10 @@ def error_of(outcome: Outcome) -> tuple[str | None, str | None]:
 
 
 def sent_at_of(outcome: Outcome) -> datetime | None:
-    """When the other side says it got it, if it says so."""
+    """Return when the receiver says that it got the message, if it says so."""
     return outcome.sent_at if isinstance(outcome, Delivered) else None
 
 
 def notification_id_of(outcome: Outcome) -> str | None:
-    """The provider's id, where the outcome brought one."""
+    """Return the provider's id, if the outcome has one."""
     return outcome.notification_id if isinstance(outcome, Delivered | Accepted) else None

@@ -37,7 +37,7 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What attempts that were let out came to; `untold` ones say nothing about the other side."""
+    """How the attempts that were let out have ended; `untold` ones say nothing about the receiver."""
 
     through: int = 0
     failed: int = 0
@@ -73,13 +73,13 @@ class Breaker:
     error_code: str | None = None
 
     def spread(self) -> float:
-        """Where in its room this turn's probe looks, in [0, 1): turns that follow each other look far apart."""
+        """Return where in its room this turn takes its probe, in [0, 1): consecutive turns are far apart."""
         return self.turn * 0x9E3779B1 % 2**32 / 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class LetOut:
-    """So many may be sent, as part of this turn."""
+    """How many may be sent, and in which turn."""
 
     amount: int
     turn: int
@@ -99,7 +99,7 @@ def opened(now: datetime, pause: timedelta, *, code: str | None) -> Breaker:
 
 
 def let_out(breaker: Breaker, wanted: int, now: datetime, hold: timedelta) -> tuple[Breaker, LetOut]:
-    """Take up to `wanted` of what may be sent now. Whoever takes them has `hold` to say what they came to."""
+    """Take up to `wanted` of what may be sent now. The caller reports their results within `hold`."""
     if wanted < 1 or (not breaker.allowance and now < breaker.probe_at):
         return breaker, NOTHING
     if not breaker.allowance:
@@ -113,7 +113,7 @@ def let_out(breaker: Breaker, wanted: int, now: datetime, hold: timedelta) -> tu
 
 
 def give_back(breaker: Breaker, turn: int, amount: int, now: datetime) -> Breaker:
-    """So many of this turn were taken and not sent: others may have them at once."""
+    """Return so many of this turn, which were taken and not sent: others may take them at once."""
     if turn != breaker.turn:
         return breaker
     if breaker.is_probing:
@@ -122,7 +122,7 @@ def give_back(breaker: Breaker, turn: int, amount: int, now: datetime) -> Breake
 
 
 def learn(breaker: Breaker, turn: int, answers: Answers, now: datetime, pauses: Pauses) -> Breaker | None:
-    """What is true after attempts of this turn have ended; None when it is closed."""
+    """Return the breaker after attempts of this turn have ended; None when it is closed."""
     if turn != breaker.turn:
         return breaker
     if breaker.is_probing:
@@ -131,7 +131,7 @@ def learn(breaker: Breaker, turn: int, answers: Answers, now: datetime, pauses: 
 
 
 def has_opened(before: Breaker, after: Breaker | None) -> bool:
-    """Whether what was learnt has opened it again."""
+    """Return whether these answers have opened the breaker again."""
     return after is not None and after.turn != before.turn and not after.allowance
 
 
@@ -150,7 +150,7 @@ def _open_again(breaker: Breaker, *, probe_at: datetime) -> Breaker:
 
 
 def _after_round(breaker: Breaker, answers: Answers, now: datetime, pauses: Pauses) -> Breaker | None:
-    """One failure is no outage: as many are let out again, until it is clear how this round ends."""
+    """Let as many out again after one failure: one failure is no outage."""
     through, failed = breaker.through + answers.through, breaker.failed + answers.failed
     on_way = max(0, breaker.on_way - answers.through - answers.failed - answers.untold)
     if through * _ONE_OF >= max(breaker.allowance, through + failed):

@@ -73,7 +73,7 @@ def wait(
 def dead_letter(
     reason: ReasonClass, *, in_doubt: bool, deferred: bool = False, left_alone: timedelta | None = None
 ) -> Decision:
-    """Give up; a person decides what is next."""
+    """Give up; a person decides what happens next."""
     return Decision(
         DeliveryState.DEAD_LETTERED, in_doubt=in_doubt, reason=reason, left_alone=left_alone, deferred=deferred
     )
@@ -135,7 +135,7 @@ def _is_spent(delivery: Delivery, policy: Policy) -> bool:
 
 
 def _is_held(delivery: Delivery, policy: Policy) -> bool:
-    """True when a person must decide: it may have been sent, nobody can be asked, and a repeat is not wanted."""
+    """True when a person must decide: it may have been sent, no receiver can be asked, and a repeat is not wanted."""
     if_unsure = delivery.if_unsure or policy.if_unsure
     return delivery.in_doubt and delivery.can_look_up is False and if_unsure is IfUnsure.HOLD
 
@@ -160,12 +160,12 @@ def _doubt(delivery: Delivery, outcome: Unknown | Accepted, policy: Policy, spre
 
 
 def _may_come_at_once(outcome: Deferred) -> bool:
-    """True where nobody has put it off: it waits for as long as it says. A channel of one's own cannot say so."""
+    """True when nothing delays it: it waits as long as it says. A channel of one's own cannot say so."""
     return outcome.again_in is not None and outcome.fault is Fault.OURS and outcome.code in MAY_COME_AT_ONCE
 
 
 def _defer(delivery: Delivery, outcome: Deferred, policy: Policy, spread: float) -> Decision:
-    """Not now. Never sooner than by the backoff, whatever the other side asks for, and not for ever if it asks."""
+    """Put it off: never sooner than the backoff, whatever the receiver asks for, and not for ever."""
     if _is_held(delivery, policy):
         return dead_letter(ReasonClass.IN_DOUBT, in_doubt=True, deferred=True)
     can_be_asked = delivery.in_doubt and delivery.can_look_up is not False

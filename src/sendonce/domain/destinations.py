@@ -224,7 +224,7 @@ def _encodable(text: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """For an error: cut short, and without the user and password that may stand before an @."""
+    """Return a destination as an error shows it: cut short, without the user and password before an @."""
     before, _, after = text.rpartition("@")
     scheme, colon, user = before.partition(":")
     if colon and (":" in user or scheme.lower() != "mailto"):

@@ -28,7 +28,7 @@ _OUR_FAMILIES = ("content-", "resent-", "arc-", "received-")
 
 
 class Mailbox(NamedTuple):
-    """Who: an address whose domain is ASCII, and the name shown beside it, if there is one."""
+    """An address whose domain is ASCII, and the name shown beside it, if there is one."""
 
     name: str
     address: str

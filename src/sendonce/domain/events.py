@@ -281,13 +281,13 @@ def _headers(headers: Mapping[str, str] | None) -> str | None:
 
 
 def has_room(headers: Mapping[str, str]) -> bool:
-    """Whether so many headers, and so long ones, can be recorded."""
+    """Return whether these headers are few and short enough to be recorded."""
     size = sum(len(str(part).encode("utf-8", "replace")) for pair in headers.items() for part in pair)
     return len(headers) <= MOST_HEADERS and size <= LARGEST_HEADERS
 
 
 def _named(to: To | None, most: int) -> Sequence[str | TypedDestination]:
-    """What is named. Whether an event goes out is decided by what its caller says, never by what happens to match."""
+    """Return the named destinations. The caller decides whether an event goes out, not what happens to match."""
     if to is None:
         return ()
     destinations = named(to)

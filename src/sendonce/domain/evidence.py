@@ -23,7 +23,7 @@ class Told(StrEnum):
 
 
 class Effect(StrEnum):
-    """What became of evidence. The last two leave nothing behind: the same evidence may be given again."""
+    """What evidence has done. The last two write nothing: the same evidence may be given again."""
 
     SETTLED = "settled"
     KNOWN = "known"

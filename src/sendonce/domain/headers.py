@@ -28,7 +28,7 @@ _FAMILIES = ("content-", "proxy-", "sendonce-", "webhook-")
 
 @lru_cache(maxsize=1000)
 def plain(name: str) -> str:
-    """What a server may take a header's name for: two that are alike in it may be one to the receiver."""
+    """Return a header's name as servers may read it: names that are then equal may be one to the receiver."""
     return _NOT_PLAIN.sub("-", name.lower())
 
 
@@ -44,7 +44,7 @@ def allowed(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_allowed(name: str, value: object) -> bool:
-    """Whether a caller may set this header: one line, and none of those that are ours."""
+    """Return whether a caller may set this header: it is one line, and not one of ours."""
     return (
         not is_ours(name)
         and _NAME.fullmatch(name) is not None

@@ -16,7 +16,7 @@ SHUT_STATES = ("paused", "disabled")
 
 
 class HoldKind(StrEnum):
-    """What can hold a delivery, in the order in which it is looked for."""
+    """What can hold a delivery back, in the order in which it is checked."""
 
     SUBSCRIPTION = "subscription"
     STOP = "stop"
@@ -34,7 +34,7 @@ class Hold(NamedTuple):
 
     @property
     def room(self) -> str:
-        """How `parked_on` spells it."""
+        """Return how `parked_on` spells it."""
         return f"{self.kind}:{self.name}"
 
     @classmethod
@@ -74,7 +74,7 @@ class Holders(NamedTuple):
         return any(scope == "all" for scope, _ in self.stops)
 
     def shut(self, candidate: Candidate) -> Hold | None:
-        """What a person has put in its way, if anything."""
+        """Return the stop or pause that holds it, if there is one."""
         if candidate.subscription_state in SHUT_STATES:
             return Hold(HoldKind.SUBSCRIPTION, str(candidate.subscription_id))
         for scope, value in self.stops:
@@ -83,7 +83,7 @@ class Holders(NamedTuple):
         return None
 
     def back(self, candidate: Candidate, room: str | None) -> Hold | None:
-        """What holds it back from a claim, but for the room that it is claimed out of; limits are not looked at."""
+        """Return what holds it back from a claim, except the room it is claimed from and the limits."""
         if shut := self.shut(candidate):
             return shut
         if self.breakers:
@@ -135,7 +135,7 @@ def _ways(candidate: Candidate) -> tuple[Hold, Hold]:
 
 
 def _stopped_by(scope: str, candidate: Candidate) -> tuple[str, ...]:
-    """The values of a stop of this scope that are in its way."""
+    """Return the values of a stop of this scope that hold it."""
     if scope == "channel":
         return (scheme_of(candidate.address),)
     if scope == "destination":
@@ -144,13 +144,13 @@ def _stopped_by(scope: str, candidate: Candidate) -> tuple[str, ...]:
 
 
 def _left_to_others(name: str, served: Served | None, room: str | None, *, is_old: bool) -> Hold | None:
-    """Where it waits for a worker that serves it. Where one that is alive comes by anyway it stays."""
+    """Return where it waits for a worker that serves it. It stays due where a live one will claim it."""
     is_elsewhere = served is not None and served.is_live(name) and not (room or "").startswith("channel:")
     return None if is_elsewhere and not is_old else Hold(HoldKind.CHANNEL, name)
 
 
 def _full(candidate: Candidate, limits: Limits) -> Hold | None:
-    """The destination or place on the way to which nothing more may be now. Limits name destinations with a host."""
+    """Return the destination or place that is at its limit. Limits name destinations with a host."""
     destination, place = _ways(candidate)
     if limits.left.get(candidate.destination, 1) <= 0:
         return destination

@@ -24,7 +24,7 @@ class Limits:
 
     @property
     def full(self) -> list[str]:
-        """Destinations to which nothing may be sent now."""
+        """Return the destinations to which nothing may be sent now."""
         return [name for name, left in self.left.items() if left <= 0]
 
     @property
@@ -32,7 +32,7 @@ class Limits:
         return [name for name, left in self.left_at_place.items() if left <= 0]
 
     def after(self, claims: Sequence[Claim]) -> "Limits":
-        """What is left when these are on their way too."""
+        """Return the limits that are left when these are in flight too."""
         left, left_at_place = dict(self.left), dict(self.left_at_place)
         for claim in claims:
             if has_host(claim.address):

@@ -21,12 +21,12 @@ class Name(NamedTuple):
 
 
 def name_of(consumer: str, message_id: MessageId) -> Name:
-    """Check both; BadMessage says what is wrong."""
+    """Check both parts and return the name; BadMessage says what is wrong."""
     return Name(check_consumer(consumer), render_message_id(message_id))
 
 
 def check_consumer(consumer: str) -> str:
-    """The name of what handles messages: its own for each effect that is to happen once."""
+    """Check a consumer's name: each effect that is to happen once has its own."""
     return _text("a consumer's name", consumer, LONGEST_CONSUMER)
 
 
@@ -38,7 +38,7 @@ def render_message_id(message_id: MessageId) -> str:
 
 
 def check_result(result: str) -> str:
-    """What a handler says about what it has done."""
+    """Check what a handler says about what it has done."""
     return _text("a result", result, LONGEST_RESULT)
 
 

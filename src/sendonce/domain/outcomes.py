@@ -17,7 +17,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The other side has it, with its own id for it where it gives one, and its own time where that is known."""
+    """The receiver has the message, with its own id for it and its own time, where it gives them."""
 
     notification_id: str | None = None
     response: str | None = None
@@ -26,7 +26,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The other side has given it an id but not confirmed it: it will be looked up."""
+    """The receiver has given the message an id, but has not confirmed it: it will be looked up."""
 
     notification_id: str
     response: str | None = None
@@ -34,7 +34,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The other side said no and will keep saying no."""
+    """The receiver has refused the message, and would refuse it again."""
 
     code: str
     message: str = ""
@@ -44,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Nothing was accepted, surely; trying again is safe."""
+    """The receiver surely has not accepted the message; trying again is safe."""
 
     code: str
     message: str = ""
@@ -55,7 +55,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The request may have left us and no answer came back: nobody knows."""
+    """The request may have left us and no answer came: nobody knows whether it arrived."""
 
     code: str
     message: str = ""
@@ -84,14 +84,14 @@ Outcome: TypeAlias = Delivered | Accepted | Refused | Failed | Unknown | Deferre
 
 
 def is_our_own(outcome: Outcome) -> bool:
-    """Whether it waits for us and not for the other side: a wrong password, an unreadable secret, no channel."""
+    """Return whether the cause is ours, not the receiver's: a wrong password, an unreadable secret, no channel."""
     if not isinstance(outcome, Deferred):
         return False
     return outcome.fault is Fault.OURS or outcome.code.startswith("our_")
 
 
 def fault_of(outcome: Outcome) -> Fault | None:
-    """Whose fault it is; None when it arrived. Where a channel does not say: the destination's, with `our_` its own."""
+    """Return whose fault it is; None when it arrived. By default the destination's; the channel's with `our_`."""
     if isinstance(outcome, Delivered | Accepted):
         return None
     if outcome.fault is not None:
@@ -117,7 +117,7 @@ FOUND = "found by a look-up; not sent again"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The other side has the message, since `sent_at` where it says so."""
+    """The receiver has the message, since `sent_at` where it says so."""
 
     notification_id: str | None = None
     sent_at: datetime | None = None
@@ -125,12 +125,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NotThere:
-    """The other side surely does not have the message."""
+    """The receiver surely does not have the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The other side could not be asked."""
+    """The receiver could not be asked."""
 
     code: str
     message: str = ""

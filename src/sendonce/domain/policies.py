@@ -11,7 +11,7 @@ from sendonce.errors import ConfigError
 
 
 class IfUnsure(StrEnum):
-    """What to do with a message that may have been sent, where nobody can be asked."""
+    """What to do with a message that may have been sent, where the receiver cannot be asked."""
 
     RESEND = "resend"
     HOLD = "hold"

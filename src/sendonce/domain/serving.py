@@ -72,7 +72,7 @@ class Served:
         self._serving = Serving(self.beginnings)
 
     def lacked(self, address: str, *, is_subscription: bool = False) -> str | None:
-        """The name that serves this address, when it is not one of this worker's."""
+        """Return the name that serves this address, when it is not one of this worker's."""
         name = self._name_of(address, is_subscription) if self.beginnings else scheme_of(address)
         return None if self.is_all or name in self.names else name
 
@@ -92,7 +92,7 @@ def open_name(beginning: str) -> str:
 
 
 def bare(name: str) -> str:
-    """A name without that."""
+    """Return a name without the mark that opens it to subscriptions."""
     return name.removeprefix(f"{_OPEN}:")
 
 
@@ -102,7 +102,7 @@ def place_of_name(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as people read it: `sms:`, `https://runner.example/jobs/`."""
+    """Return a name as people read it: `sms:`, `https://runner.example/jobs/`."""
     if ":" not in name:
         return f"{name}:"
     return name if bare(name) == name else f"{bare(name)} (subscriptions)"

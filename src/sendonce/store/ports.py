@@ -461,7 +461,7 @@ class BulkStore(OperationsStore, Protocol):
         ...
 
     async def bounds(self, kind: str) -> tuple[int, int]:
-        """The ids between which all that there is now is found: above the first, up to the second."""
+        """Return the range of ids that exist now: above the first, up to the second."""
         ...
 
     async def begin_operation(self, operation: NewOperation) -> OperationRow:

@@ -91,7 +91,7 @@ class KafkaProfile(BrokerProfile):
         return self.message_timeout
 
     def settings(self) -> dict[str, Any]:
-        """What a producer is made with."""
+        """Return the settings of a producer."""
         protocol = ("SASL_" if self.user else "") + ("SSL" if self.tls else "PLAINTEXT")
         settings: dict[str, Any] = {
             "bootstrap.servers": ",".join(self.servers),
@@ -241,7 +241,7 @@ class _Session:
             _resolve(*self._done.popleft())
 
     def _erred(self, error: KafkaError) -> None:
-        """Called by polls: what a client has met on its connections."""
+        """Note a client's error on its connections; polls call this."""
         if error.fatal():
             self.is_open = False
         if error.code() in _TROUBLE:

@@ -93,6 +93,6 @@ def away(error: BaseException) -> Failed | Deferred:
 
 
 def asked(outcome: Outcome) -> LookUp:
-    """What a look-up says that could not be made: never that a message is not there."""
+    """Return the answer of a look-up that could not be made: never that the message is not there."""
     code, message = getattr(outcome, "code", ""), getattr(outcome, "message", "")
     return NoAnswer(code, message, fault=getattr(outcome, "fault", None))

@@ -81,7 +81,7 @@ class Stream:
     first_at: datetime | None
 
     def surely_has(self, recorded_at: datetime) -> bool:
-        """Whether what was stored since then is still there."""
+        """Return whether the stream still has everything stored since then."""
         return self.keeps and (self.first_at is None or self.first_at + _CLOCKS < recorded_at)
 
 
@@ -297,7 +297,7 @@ class _Session:
 
 
 def outcome_of(message: Msg) -> Outcome:
-    """What an acknowledgement says."""
+    """Return what an acknowledgement means."""
     if not message.data:
         return NO_STREAM
     try:

@@ -51,7 +51,7 @@ class BrokerProfile(ABC):
 
     @abstractmethod
     def channel(self) -> Channel:
-        """What sends with this profile."""
+        """Make the channel that sends with this profile."""
 
     @property
     def longest_write(self) -> timedelta:
@@ -69,7 +69,7 @@ class BrokerProfile(ABC):
 
     @property
     def beginning(self) -> str:
-        """What the addresses of this profile begin with."""
+        """Return what the addresses of this profile begin with."""
         return f"{self.scheme}:{self.name}/"
 
     def context(self) -> ssl.SSLContext:

@@ -110,7 +110,7 @@ class RedisProfile(BrokerProfile):
                 self.refuse(key, "must not be below zero")
 
     def arguments(self) -> dict[str, Any]:
-        """What a connection is made with, but for TLS."""
+        """Return the arguments of a connection, except those of TLS."""
         parts = self.checked_url(self.url, ("redis", "rediss"), "redis://user@host:6379/0")
         database = parts.path.strip("/") or "0"
         if not database.isdecimal():
@@ -346,7 +346,7 @@ def outcome_of(answer: object) -> Outcome:
 
 
 def _key(stream: str, token: str) -> str:
-    """Where a token is kept: in the stream's own slot of a cluster."""
+    """Return the key that holds a token, in the stream's own slot of a cluster."""
     opening = stream.find("{")
     closing = stream.find("}", opening + 1)
     slot = stream[opening + 1 : closing] if 0 <= opening < closing - 1 else stream

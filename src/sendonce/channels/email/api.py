@@ -23,7 +23,7 @@ _NEEDS_QUOTES = re.compile(r"[^\w '&/+-]")
 
 
 class Request(NamedTuple):
-    """What a provider is to be asked, or told."""
+    """A request to a provider."""
 
     method: str
     url: str
@@ -39,7 +39,7 @@ class Said(NamedTuple):
     text: str
 
     def text_of(self, name: str) -> str:
-        """One text of the answer; empty when it is not there."""
+        """Return one text of the answer; empty when it is missing."""
         value = self.parts.get(name)
         return value if isinstance(value, str) else ""
 

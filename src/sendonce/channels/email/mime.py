@@ -154,7 +154,7 @@ def _multipart(kind: str, token: str, parts: list[bytes]) -> bytes:
 
 
 def _text(kind: str, text: str) -> bytes:
-    """A part of text: as it is where that is safe, else in the shorter of the two encodings."""
+    """Return a part of text: unencoded where that is safe, else in the shorter of the two encodings."""
     text = _ENDS.sub("\n", text)
     encoded = text.encode()
     # Boundaries begin with `=_`, which cannot occur in an encoded part: a part that holds it is encoded.

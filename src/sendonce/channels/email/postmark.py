@@ -39,7 +39,7 @@ class PostmarkSettings:
 
 
 class Postmark:
-    """What is Postmark's own about sending and asking."""
+    """How Postmark is sent to and asked."""
 
     def __init__(self, settings: PostmarkSettings) -> None:
         self._settings = settings

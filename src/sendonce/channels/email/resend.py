@@ -43,7 +43,7 @@ class ResendSettings:
 
 
 class Resend:
-    """What is Resend's own about sending and asking."""
+    """How Resend is sent to and asked."""
 
     # Both the token and, on the smallest plan, the mails themselves.
     remembers = timedelta(hours=24)

@@ -21,7 +21,7 @@ SHARE_BEFORE_FINAL = 0.6
 
 
 class SmtpChannel:
-    """One pool of connections for all mails of a worker."""
+    """Sends mails over SMTP, all of a worker's through one pool of connections."""
 
     def __init__(self, settings: SmtpSettings) -> None:
         self._settings = settings

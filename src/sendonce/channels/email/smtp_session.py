@@ -46,7 +46,7 @@ _OURS = {
 
 
 class SmtpStep(IntEnum):
-    """How far a mail has come. From FINAL on it may have been accepted."""
+    """The steps of sending a mail. From FINAL on it may have been accepted."""
 
     WAITING = 0
     CONNECTING = 1
@@ -57,7 +57,7 @@ class SmtpStep(IntEnum):
 
 
 def meaning(step: SmtpStep, code: int, text: str) -> Outcome:
-    """What a no (4xx or 5xx) to this step means."""
+    """Return what a refusal (4xx or 5xx) of this step means."""
     said = response(code, text)
     if code < 500:
         return replace(_busy(step, code), code=f"smtp_{code}", response=said)
@@ -215,7 +215,7 @@ class SmtpSession:
         self._client.close()
 
     def leave(self) -> None:
-        """Say good-bye and wait for nothing."""
+        """Send QUIT and close without waiting for the answer."""
         with suppress(ConnectionLost):
             self._write(b"QUIT\r\n")
         self.drop()
@@ -335,7 +335,7 @@ class Pool:
             self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
 
     async def close(self) -> None:
-        """Say good-bye on every connection that is not in use."""
+        """Close every connection that is not in use, with QUIT."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None

@@ -48,7 +48,7 @@ class SmtpSettings:
 
     @property
     def hello(self) -> str:
-        """What we call ourselves in EHLO."""
+        """Return our name in EHLO."""
         return self.local_hostname or parse_mailbox("sender", self.sender).domain
 
     @classmethod

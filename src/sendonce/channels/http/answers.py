@@ -18,7 +18,7 @@ _SHORTEST_SECRET = 4
 
 
 def outcome_of(answered: Answered | Deferred) -> Outcome:
-    """What became of a POST."""
+    """Return what the answer to a POST means."""
     match answered:
         case Deferred():
             return answered
@@ -56,7 +56,7 @@ def outcome_of_status(status: int, retry_after: timedelta | None, text: str | No
 
 
 def retry_after_of(value: str | None) -> timedelta | None:
-    """How long a Retry-After header says to wait, in seconds or until a date; a day at most."""
+    """Return how long a Retry-After header says to wait, in seconds or until a date; a day at most."""
     if value is None:
         return None
     try:

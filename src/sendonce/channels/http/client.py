@@ -59,7 +59,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """The address is not one that may be dialled; nothing was sent. `is_name`: its host is a name that leads inside."""
+    """The address may not be dialled; nothing was sent. `is_name`: its host name resolves to an internal address."""
 
     message: str
     is_name: bool = False
@@ -78,7 +78,7 @@ Answered: TypeAlias = HttpAnswer | NotSent | Lost | Forbidden | Ours
 
 
 class HttpClient:
-    """One session for everything a worker sends. Opened by the first request, on its event loop."""
+    """The HTTP session for everything a worker sends. The first request opens it, on its event loop."""
 
     def __init__(self, guard: Guard, *, name_servers: Sequence[str] = ()) -> None:
         self._guard = guard

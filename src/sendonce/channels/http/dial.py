@@ -67,7 +67,7 @@ class NotLookedUp(Exception):
 
 
 class _Share:
-    """What one tenant, or one domain, has of the look-ups."""
+    """The share of the look-ups that one tenant or one domain has."""
 
     __slots__ = ("lasting", "names")
 
@@ -229,7 +229,7 @@ def _remember(kept: OrderedDict[str, _Kept], host: str, value: _Kept) -> None:
 
 
 def _domain_of(host: str) -> str:
-    """What somebody registers: shop.example of hooks.shop.example, shop.co.uk of hooks.shop.co.uk."""
+    """Return the registered domain: shop.example of hooks.shop.example, shop.co.uk of hooks.shop.co.uk."""
     labels = host.rstrip(".").split(".")
     below = 3 if len(labels[-1]) == 2 and len(labels) > 2 and len(labels[-2]) <= 3 else 2
     return ".".join(labels[-below:])
@@ -246,7 +246,7 @@ sender_of: ContextVar[str | None] = ContextVar("sender_of", default=None)
 
 
 class Resolver(AbstractResolver):
-    """Looks up a name for whoever sends, and gives only the addresses that may be dialled."""
+    """Looks up names for the HTTP client, and returns only the addresses that may be dialled."""
 
     def __init__(self, guard: Guard, names: Names) -> None:
         self._guard = guard

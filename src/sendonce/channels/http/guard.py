@@ -72,7 +72,7 @@ class Guard:
         return f"Guard.parse({', '.join(map(str, self._allowed))!r})"
 
     def allows(self, host: str) -> bool:
-        """Whether this may be dialled. Only plain IP addresses may: not names, nor 127.1 or 0x7f000001."""
+        """Return whether this address may be dialled. Only plain IP addresses may: no names, no 127.1 or 0x7f000001."""
         try:
             address = ip_address(host)
         except ValueError:

@@ -63,7 +63,7 @@ class SubscriptionLookUps:
 
 
 def meaning_of(answer: HttpAnswer) -> LookUp:
-    """What a receiver has said."""
+    """Return what a receiver's answer means."""
     said = _object_in(answer.text)
     found = said.get("found", said)
     match answer.status:

@@ -89,7 +89,7 @@ def _stamped(message: Message, body: bytes, keys: Sequence[bytes]) -> dict[str, 
 
 
 def _secrets(message: Message, headers: Mapping[str, str], stamped: Mapping[str, str]) -> Iterable[str]:
-    """What must not be kept of an answer that repeats it."""
+    """Return the secrets that must not be kept where an answer repeats them."""
     yield from (each.partition(",")[2] for each in stamped.get("webhook-signature", "").split())
     for value in (*headers.values(), *message.credentials.headers.values()):
         yield value.removeprefix("Bearer ")

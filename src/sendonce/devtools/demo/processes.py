@@ -96,7 +96,7 @@ class Family:
             child.check()
 
     def bury(self, child: Child) -> int:
-        """Wait for the end of one that was told to end; its exit code."""
+        """Wait for the end of a process that was told to stop; return its exit code."""
         code = child.ended()
         self._children.remove(child)
         return code
