@@ -98,10 +98,15 @@ async def open_letter(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
     letter = await store.dead_letter(dead_letter_id)
     if letter is None:
         raise NotFound(f"there is no dead letter {dead_letter_id}")
+    check_open(letter)
+    return letter
+
+
+def check_open(letter: DeadLetterRow) -> None:
+    """NotAllowed says who has decided about it, where somebody has."""
     if letter.closed_at is not None:
         by = f" by {letter.closed_by}" if letter.closed_by else ""
         raise NotAllowed(f"dead letter {letter.id} was {letter.closed_as}{by} on {stamp(letter.closed_at)}")
-    return letter
 
 
 async def _finished(store: ReadStore, delivery_id: int) -> DeliveryRow:

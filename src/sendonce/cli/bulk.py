@@ -22,9 +22,9 @@ from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQU
 from sendonce.store.filters import Filter
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.admin.bulk import Planned
     from sendonce.admin.dead_letters import Reopened
-    from sendonce.store.ports import Store
 
 _FILTERS = ("type", "destination", "tenant", "given_up_as", "since", "until")
 _ONLY_WITH_FILTER = {"dry_run": "--dry-run", "yes": "--yes", "rate": "--rate"}
@@ -112,44 +112,40 @@ def _selection_of(args: argparse.Namespace) -> Filter | None:
     )
 
 
-async def run_bulk(store: "Store", args: argparse.Namespace, kind: str, wanted: Filter, operator: str) -> Bulk:
+async def run_bulk(admin: "Admin", args: argparse.Namespace, kind: str, wanted: Filter) -> Bulk:
     """Do to all that match what the verb does to the ids that it is given."""
-    from sendonce.admin import bulk
-
-    if args.dry_run or not args.yes or not await bulk.matches(store, kind, wanted):
-        planned = await bulk.plan(store, kind, wanted)
+    if args.dry_run or not args.yes or not await admin.amatches(kind, wanted):
+        planned = await admin.apreview_operation(kind, wanted)
         if args.dry_run or args.yes or not planned.affected:
             return Bulk(planned, None, args.dry_run)
         say_all(_plan(planned), wide=args.wide)
         if not agrees_by_number(planned.affected):
             return Bulk(None, None)
-    operation = await bulk.begin(
-        store, kind, wanted, operator=operator, reason=args.reason, rate=args.rate or DEFAULT_RATE
-    )
+    operation = await admin.abegin_operation(kind, wanted, reason=args.reason, rate=args.rate or DEFAULT_RATE)
     if not args.json:
         say(f"operation {operation.id} has begun; pause it with: sendonce operations pause {operation.id}")
         sys.stdout.flush()
-    return Bulk(None, await drive(store, operation, operator))
+    return Bulk(None, await drive(admin, operation))
 
 
-async def drive(store: "Store", operation: OperationRow, operator: str) -> OperationRow:
+async def drive(admin: "Admin", operation: OperationRow) -> OperationRow:
     """Run an operation with a bar, to its end or until it is paused."""
     import asyncio
 
-    from sendonce.admin import bulk
-
     bar = Bar(_part(operation), operation.affected)
+
+    def show(reached: OperationRow) -> None:
+        text = f"{reached.affected:,} {_DONE[reached.kind]}" + _skipped(reached)
+        bar.show(_part(reached), reached.affected, text)
+
     try:
-        async for operation in bulk.run(store, operation.id):  # noqa: B020
-            text = f"{operation.affected:,} {_DONE[operation.kind]}" + _skipped(operation)
-            bar.show(_part(operation), operation.affected, text)
+        return await admin.arun_operation(operation.id, on_progress=show)
     except asyncio.CancelledError:
-        await bulk.pause(store, operation.id, operator=operator, reason="interrupted")
+        await admin.apause_operation(operation.id, reason="interrupted")
         warn(f"operation {operation.id} is paused; go on with: sendonce operations resume {operation.id}")
         raise
     finally:
         progress("")
-    return operation
 
 
 def tell_bulk(

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from sendonce.admin import dead_letters
-from sendonce.admin.dead_letters import Attested, Reopened
+from sendonce.admin.dead_letters import Attested, Reopened, check_open
 from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
 from sendonce.cli.options import (
     DESTINATION,
@@ -18,23 +17,23 @@ from sendonce.cli.options import (
     TENANT,
     TYPE,
     WHY_REQUIRED,
-    filter_of,
     id_of,
     named_destination,
     payload,
     row_id,
+    wanted_of,
 )
 from sendonce.cli.output import Line
 from sendonce.cli.parser import WrongUse
-from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, paged, when
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
 from sendonce.cli.verbs import argument, verb
-from sendonce.errors import BadDestination, BadEvent, NotFound
+from sendonce.errors import BadDestination, BadEvent
 from sendonce.store.bulk import REQUEUE
 from sendonce.store.filters import Filter, Page
 from sendonce.store.records import Acted, DeadLetterRow
 
 if TYPE_CHECKING:
-    from sendonce.store.ports import Store
+    from sendonce.admin.api import Admin
 
 _PARTS = ("subject", "text", "html")
 _ID = id_of("dead letter")
@@ -53,8 +52,8 @@ _CANCELLED = argument("--cancelled", action="store_true", help="also what a pers
     SINCE,
     *PAGE,
 )
-async def list_letters(store: "Store", args: argparse.Namespace) -> Page[DeadLetterRow]:
-    return paged(await store.dead_letters(filter_of(args)), args.limit)
+async def list_letters(admin: "Admin", args: argparse.Namespace) -> Page[DeadLetterRow]:
+    return await admin.adead_letters(**wanted_of(args))
 
 
 @list_letters.text
@@ -81,11 +80,8 @@ def _table(letters: Page[DeadLetterRow]) -> Table:
 
 
 @verb("dead-letters show", "show one dead letter", _ID)
-async def show_letter(store: "Store", id: int) -> DeadLetterRow:
-    letter = await store.dead_letter(id)
-    if letter is None:
-        raise NotFound(f"there is no dead letter {id}")
-    return letter
+async def show_letter(admin: "Admin", id: int) -> DeadLetterRow:
+    return await admin.adead_letter(id)
 
 
 @show_letter.text
@@ -103,11 +99,11 @@ def _(letter: DeadLetterRow) -> Iterator[str]:
     EVEN_IF_SENT,
 )
 async def requeue(
-    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+    admin: "Admin", args: argparse.Namespace, ids: list[int], wanted: Filter | None
 ) -> list[Reopened] | Bulk:
     if wanted is not None:
-        return await run_bulk(store, args, REQUEUE, wanted, operator)
-    return await dead_letters.requeue(store, ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent)
+        return await run_bulk(admin, args, REQUEUE, wanted)
+    return await admin.arequeue(ids, reason=args.reason, even_if_sent=args.even_if_sent)
 
 
 tell_bulk(requeue, reopened_lines)
@@ -126,21 +122,20 @@ tell_bulk(requeue, reopened_lines)
     OPERATOR,
     EVEN_IF_SENT,
 )
-async def correct(store: "Store", args: argparse.Namespace, payload: object, operator: str) -> Reopened:
+async def correct(admin: "Admin", args: argparse.Namespace, payload: object) -> Reopened:
     changes = {name: getattr(args, name) for name in _PARTS if getattr(args, name) is not None}
     if not changes and payload is None and args.to is None:
         raise WrongUse("say what is corrected: --to URI, --payload JSON, or --subject, --text and --html of an e-mail")
     if changes and payload is not None:
         raise WrongUse("--subject, --text and --html make an e-mail; --payload is for everything else")
     try:
-        letter = await dead_letters.open_letter(store, args.id)
-        to = await dead_letters.amended_mail(store, letter.delivery_id, args.to, changes) if changes else args.to
-        return await dead_letters.correct(
-            store,
+        letter = await admin.adead_letter(args.id)
+        check_open(letter)
+        return await admin.acorrect(
             letter.delivery_id,
-            to=to,
+            to=args.to,
             payload=payload,
-            operator=operator,
+            mail=changes,
             reason=args.reason,
             even_if_sent=args.even_if_sent,
         )
@@ -161,12 +156,10 @@ def _(done: Reopened) -> Iterator[str]:
     WHY_REQUIRED,
     OPERATOR,
 )
-async def attest(store: "Store", args: argparse.Namespace, ids: list[int], operator: str) -> list[Attested]:
+async def attest(admin: "Admin", args: argparse.Namespace, ids: list[int]) -> list[Attested]:
     if args.notification_id and len(set(ids)) != 1:
         raise WrongUse("--notification-id is the id of one message; attest the others without it, or one by one")
-    return await dead_letters.attest(
-        store, ids, operator=operator, reason=args.reason, notification_id=args.notification_id
-    )
+    return await admin.aattest(ids, reason=args.reason, notification_id=args.notification_id)
 
 
 def _attested(attested: list[Attested]) -> Iterator[str]:
@@ -187,8 +180,8 @@ attest.text(_attested)
     WHY_REQUIRED,
     OPERATOR,
 )
-async def discard(store: "Store", args: argparse.Namespace, ids: list[int], operator: str) -> Acted:
-    return await dead_letters.discard(store, ids, operator=operator, reason=args.reason)
+async def discard(admin: "Admin", args: argparse.Namespace, ids: list[int]) -> Acted:
+    return await admin.adiscard(ids, reason=args.reason)
 
 
 def _discarded(acted: Acted) -> Iterator[str]:

@@ -18,12 +18,12 @@ from sendonce.cli.options import (
     TENANT,
     TYPE,
     WHY_REQUIRED,
-    filter_of,
     id_of,
     older_than,
+    wanted_of,
 )
 from sendonce.cli.output import Line, fields_of, paint
-from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, older, paged, state_cell, when
+from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, older, state_cell, when
 from sendonce.cli.verbs import verb
 from sendonce.errors import NotFound
 from sendonce.store.bulk import CANCEL, REPLAY
@@ -31,10 +31,9 @@ from sendonce.store.filters import Filter, Page
 from sendonce.store.records import AttemptRow, DeliveryRow
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.admin.dead_letters import Reopened
     from sendonce.admin.deliveries import Cancelled
-    from sendonce.store.ports import Store
-    from sendonce.store.readers import ReadStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class _Delivery:
 
 
 @verb("deliveries list", "list deliveries, the newest first", STATUS, TYPE, DESTINATION, TENANT, SINCE, *PAGE)
-async def list_deliveries(store: "ReadStore", args: argparse.Namespace) -> Page[DeliveryRow]:
-    return paged(await store.deliveries(filter_of(args)), args.limit)
+async def list_deliveries(admin: "Admin", args: argparse.Namespace) -> Page[DeliveryRow]:
+    return await admin.adeliveries(**wanted_of(args))
 
 
 @list_deliveries.text
@@ -77,11 +76,8 @@ def _next(delivery: DeliveryRow, at: datetime) -> Cell:
 
 
 @verb("deliveries show", "show one delivery and its attempts", id_of("delivery"), older_than("attempts"))
-async def show_delivery(store: "ReadStore", id: int, before: int | None) -> _Delivery:
-    delivery = await store.delivery(id)
-    if delivery is None:
-        raise NotFound(f"there is no delivery {id}")
-    return _Delivery(delivery, await store.attempts_of(id, before=before))
+async def show_delivery(admin: "Admin", id: int, before: int | None) -> _Delivery:
+    return _Delivery(await admin.adelivery(id), await admin.aattempts_of(id, before=before))
 
 
 @show_delivery.json
@@ -132,13 +128,11 @@ def _attempts(attempts: Sequence[AttemptRow], at: datetime) -> Table:
     " filter all that match, in steps.",
 )
 async def replay(
-    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+    admin: "Admin", args: argparse.Namespace, ids: list[int], wanted: Filter | None
 ) -> "list[Reopened] | Bulk":
     if wanted is not None:
-        return await run_bulk(store, args, REPLAY, wanted, operator)
-    from sendonce.admin import dead_letters
-
-    return await dead_letters.replay(store, ids, operator=operator, reason=args.reason, even_if_sent=args.even_if_sent)
+        return await run_bulk(admin, args, REPLAY, wanted)
+    return await admin.areplay(ids, reason=args.reason, even_if_sent=args.even_if_sent)
 
 
 tell_bulk(replay, reopened_lines)
@@ -155,13 +149,27 @@ tell_bulk(replay, reopened_lines)
     " what may have arrived stays too.",
 )
 async def cancel(
-    store: "Store", args: argparse.Namespace, ids: list[int], wanted: Filter | None, operator: str
+    admin: "Admin", args: argparse.Namespace, ids: list[int], wanted: Filter | None
 ) -> "list[Cancelled] | Bulk":
     if wanted is not None:
-        return await run_bulk(store, args, CANCEL, wanted, operator)
-    from sendonce.admin import deliveries
+        return await run_bulk(admin, args, CANCEL, wanted)
+    return await _cancel(admin, ids, args.reason)
 
-    return await deliveries.cancel(store, ids, operator=operator, reason=args.reason)
+
+async def _cancel(admin: "Admin", ids: list[int], reason: str) -> "list[Cancelled]":
+    """Cancel those that are there; an answer for each."""
+    from sendonce.admin.deliveries import Cancelled
+
+    answers: dict[int, Cancelled] = {}
+    for each in ids:
+        try:
+            await admin.adelivery(each)
+        except NotFound as error:
+            answers[each] = Cancelled(each, False, str(error))
+    there = [each for each in ids if each not in answers]
+    if there:
+        answers |= {each.delivery_id: each for each in await admin.acancel(there, reason=reason)}
+    return [answers[each] for each in dict.fromkeys(ids)]
 
 
 def _cancelled(answers: "list[Cancelled]") -> Iterator[str]:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from sendonce.admin.text import counted, one_line
 from sendonce.cli import options
 from sendonce.cli.context import database_of
-from sendonce.cli.options import DESTINATION, PAGE, SINCE, STATUS, TENANT, TYPE, filter_of
+from sendonce.cli.options import DESTINATION, PAGE, SINCE, STATUS, TENANT, TYPE, wanted_of
 from sendonce.cli.output import Line, fields_of
 from sendonce.cli.parser import WrongUse
-from sendonce.cli.tables import Cell, Table, field_lines, listed, now, older, paged, state_cell, when
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, older, state_cell, when
 from sendonce.cli.verbs import argument, verb
-from sendonce.errors import KeyReused, NotFound
+from sendonce.errors import KeyReused
 from sendonce.store.filters import LOOK, Page
 from sendonce.store.records import DeliveryRow, EventRow
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.outbox.outbox import Published
-    from sendonce.store.readers import ReadStore
 
 # Content is printed on request only.
 _CONTENT = frozenset({"headers"})
@@ -33,8 +33,8 @@ class _Event:
 
 
 @verb("events list", "list events, the newest first", STATUS, TYPE, DESTINATION, TENANT, SINCE, *PAGE)
-async def list_events(store: "ReadStore", args: argparse.Namespace) -> Page[EventRow]:
-    return paged(await store.events(filter_of(args)), args.limit)
+async def list_events(admin: "Admin", args: argparse.Namespace) -> Page[EventRow]:
+    return await admin.aevents(**wanted_of(args))
 
 
 @list_events.json
@@ -63,12 +63,10 @@ def _table(events: Page[EventRow]) -> Table:
     options.older_than("deliveries"),
     argument("--payload", action="store_true", help="also print its payload and headers"),
 )
-async def show_event(store: "ReadStore", id: int, before: int | None, payload: bool) -> _Event:
-    event = await store.event(id)
-    if event is None:
-        raise NotFound(f"there is no event {id}")
-    content = {"headers": event.headers, "payload": await store.payload(id)} if payload else {}
-    return _Event(event, await store.deliveries_of(id, before=before), content)
+async def show_event(admin: "Admin", id: int, before: int | None, payload: bool) -> _Event:
+    event = await admin.aevent(id)
+    content = {"headers": event.headers, "payload": await admin.apayload(id)} if payload else {}
+    return _Event(event, await admin.adeliveries_of(id, before=before), content)
 
 
 @show_event.json
@@ -133,7 +131,7 @@ class _Recorded:
     ),
     about="Record an event, with a delivery for each destination named and each subscription that matches.",
 )
-async def publish(store: "ReadStore", args: argparse.Namespace, payload: object) -> _Recorded:
+async def publish(admin: "Admin", args: argparse.Namespace, payload: object) -> _Recorded:
     from sendonce.compose import open_connection
     from sendonce.outbox.outbox import Outbox
 
@@ -161,7 +159,7 @@ async def publish(store: "ReadStore", args: argparse.Namespace, payload: object)
             "use a key of its own, or go by the first one with: --if-different keep_first"
         ) from None
     # Who may only record may not read states: they are looked up only for those who ask.
-    return _Recorded(published, await store.deliveries_of(published.event_id, limit=LOOK) if args.json else [])
+    return _Recorded(published, await admin.adeliveries_of(published.event_id, limit=LOOK) if args.json else ())
 
 
 @publish.json

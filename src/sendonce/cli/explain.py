@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sendonce.admin import explain as explaining
 from sendonce.admin.explain import EventStory, Explanation
 from sendonce.admin.explain.sentences import Story
 from sendonce.cli.output import fields_of, paint
 from sendonce.cli.verbs import argument, verb
 
 if TYPE_CHECKING:
-    from sendonce.store.readers import ReadStore
+    from sendonce.admin.api import Admin
 
 _CONTENT = frozenset({"headers"})
 
@@ -26,8 +25,8 @@ _CONTENT = frozenset({"headers"})
     ),
     about="Tell in plain words what was recorded, why a delivery is where it is and what happens next.",
 )
-async def explain(store: "ReadStore", wanted: str) -> Explanation:
-    return await explaining.explain(store, wanted)
+async def explain(admin: "Admin", wanted: str) -> Explanation:
+    return await admin.aexplain(wanted)
 
 
 @explain.json

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from sendonce.admin import bulk
 from sendonce.cli.bulk import drive, operation_document, outcome_lines
 from sendonce.cli.options import OPERATOR, PAGE, WHY, id_of, operation_state
 from sendonce.cli.output import Line, fields_of
@@ -14,7 +13,7 @@ from sendonce.store.bulk import DONE, PAUSED, RUNNING, STATES, OperationRow
 from sendonce.store.filters import Page
 
 if TYPE_CHECKING:
-    from sendonce.store.ports import Store
+    from sendonce.admin.api import Admin
 
 _COLOURS = {RUNNING: "green", PAUSED: "yellow"}
 _WALK = {"first_id", "last_id", "upper_id", "looked", "skipped", "rate", "filter", "updated_at"}
@@ -23,8 +22,8 @@ _STATE = argument("--state", type=operation_state, metavar="STATE", help=f"only 
 
 
 @verb("operations list", "list who did what, when and why, the newest first", _STATE, *PAGE)
-async def list_operations(store: "Store", state: str | None, before: int | None, limit: int) -> Page[OperationRow]:
-    return await store.operations(before=before, state=state, limit=limit)
+async def list_operations(admin: "Admin", state: str | None, before: int | None, limit: int) -> Page[OperationRow]:
+    return await admin.aoperations(before=before, state=state, limit=limit)
 
 
 @list_operations.json
@@ -56,8 +55,8 @@ def _table(page: Page[OperationRow]) -> Table:
 
 
 @verb("operations show", "show one operation", _ID)
-async def show_operation(store: "Store", id: int) -> OperationRow:
-    return await bulk.find(store, id)
+async def show_operation(admin: "Admin", id: int) -> OperationRow:
+    return await admin.aoperation(id)
 
 
 @show_operation.text
@@ -69,8 +68,8 @@ def _(operation: OperationRow) -> Iterator[str]:
 
 
 @verb("operations pause", "stop an operation by filter before its next step", _ID, WHY, OPERATOR)
-async def pause(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
-    return await bulk.pause(store, id, operator=operator, reason=reason)
+async def pause(admin: "Admin", id: int, reason: str | None) -> OperationRow:
+    return await admin.apause_operation(id, reason=reason)
 
 
 @pause.text
@@ -79,8 +78,8 @@ def _(operation: OperationRow) -> Iterator[str]:
 
 
 @verb("operations resume", "let a paused or interrupted operation go on, here", _ID, WHY, OPERATOR)
-async def resume(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
-    return await drive(store, await bulk.resume(store, id, operator=operator, reason=reason), operator)
+async def resume(admin: "Admin", id: int, reason: str | None) -> OperationRow:
+    return await drive(admin, await admin.aresume_operation(id, reason=reason))
 
 
 resume.text(outcome_lines)
@@ -92,8 +91,8 @@ def _(operation: OperationRow) -> int:
 
 
 @verb("operations cancel", "end an operation by filter where it is; what it has done stays", _ID, WHY, OPERATOR)
-async def cancel(store: "Store", id: int, operator: str, reason: str | None) -> OperationRow:
-    return await bulk.cancel(store, id, operator=operator, reason=reason)
+async def cancel(admin: "Admin", id: int, reason: str | None) -> OperationRow:
+    return await admin.acancel_operation(id, reason=reason)
 
 
 @cancel.text

@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.admin.explain.find import is_id
 from sendonce.admin.stops import check_destination
@@ -23,7 +23,9 @@ from sendonce.domain.requests import RequestStatus
 from sendonce.domain.texts import MESSAGE_LENGTH
 from sendonce.errors import BadEvent, SendonceError
 from sendonce.store.bulk import STATES
-from sendonce.store.filters import Filter
+
+if TYPE_CHECKING:
+    from sendonce.admin.scoped import Wanted
 
 Answer = TypeVar("Answer")
 DEFAULT_LIMIT = 50
@@ -220,11 +222,11 @@ def older_than(what: str) -> Arguments:
     return argument("--before", type=row_id, metavar="N", help=f"only {what} before this one, as it said before")
 
 
-def filter_of(args: argparse.Namespace) -> Filter:
+def wanted_of(args: argparse.Namespace) -> "Wanted":
     """Return what a list is asked for."""
     names = ("status", "type", "destination", "tenant", "subject", "since", "reason", "before", "limit")
-    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
-    return Filter(**given, include_cancelled=getattr(args, "cancelled", False))
+    wanted: Wanted = {name: getattr(args, name) for name in names if hasattr(args, name)}  # type: ignore[assignment]
+    return {**wanted, "include_cancelled": getattr(args, "cancelled", False)}
 
 
 def payload(without: str, *, default: object = None) -> Arguments:

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sendonce.admin.text import one_line
-from sendonce.cli.options import PAGE, TENANT, TYPE, duration, filter_of, id_of, request_status
+from sendonce.cli.options import PAGE, TENANT, TYPE, duration, id_of, request_status, wanted_of
 from sendonce.cli.output import Line, warn
-from sendonce.cli.tables import Cell, Table, field_lines, listed, now, paged, when
+from sendonce.cli.tables import Cell, Table, field_lines, listed, now, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.domain.durations import format_duration
 from sendonce.domain.requests import RecipientState, RequestState, RequestStatus
@@ -16,7 +16,7 @@ from sendonce.store.filters import Page
 from sendonce.store.records import RequestRow
 
 if TYPE_CHECKING:
-    from sendonce.store.ports import Store
+    from sendonce.admin.api import Admin
 
 DEFAULT_TIMEOUT = timedelta(minutes=1)
 _COLOURS = {
@@ -36,8 +36,8 @@ _ID = id_of("request")
     TENANT,
     *PAGE,
 )
-async def list_requests(store: "Store", args: argparse.Namespace) -> Page[RequestRow]:
-    return paged(await store.requests(filter_of(args)), args.limit)
+async def list_requests(admin: "Admin", args: argparse.Namespace) -> Page[RequestRow]:
+    return await admin.arequests(**wanted_of(args))
 
 
 @list_requests.text
@@ -69,11 +69,8 @@ def _progress(request: RequestRow) -> str:
 
 
 @verb("requests show", "show one request and its recipients", _ID)
-async def show_request(store: "Store", id: int) -> RequestState:
-    # Here and below: it brings an event loop, which --help has no use for.
-    from sendonce.admin.deliveries import find_request
-
-    return await find_request(store, id)
+async def show_request(admin: "Admin", id: int) -> RequestState:
+    return await admin.arequest(id)
 
 
 @show_request.text
@@ -106,10 +103,11 @@ def _recipient(recipient: RecipientState) -> str:
         help=f"how long to wait: 30s, 5m (default {format_duration(DEFAULT_TIMEOUT)})",
     ),
 )
-async def wait(store: "Store", id: int, timeout: timedelta) -> RequestState:
-    from sendonce.admin.deliveries import request_sentence, wait_for_request
+async def wait(admin: "Admin", id: int, timeout: timedelta) -> RequestState:
+    # Here and below: it brings an event loop, which --help has no use for.
+    from sendonce.admin.deliveries import request_sentence
 
-    state = await wait_for_request(store, id, timeout=timeout)
+    state = await admin.await_for_request(id, timeout)
     if state.status is not RequestStatus.SUCCEEDED:
         late = f"; {format_duration(timeout)} are over" if state.status is RequestStatus.IN_PROGRESS else ""
         warn(f"{request_sentence(state)}{late}; see: sendonce requests show {state.id}")

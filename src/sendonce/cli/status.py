@@ -15,7 +15,7 @@ from sendonce.admin.status import (
     stop_sentence,
     warnings,
 )
-from sendonce.admin.subscriptions import HeldBack, held_back
+from sendonce.admin.subscriptions import HeldBack
 from sendonce.admin.text import ago
 from sendonce.cli.context import database_of
 from sendonce.cli.options import duration
@@ -26,7 +26,7 @@ from sendonce.store.migrations import Backfill
 from sendonce.store.records import COUNT_CAP, Status, WorkerRow
 
 if TYPE_CHECKING:
-    from sendonce.store.readers import ReadStore
+    from sendonce.admin.api import Admin
 
 # Takes the picture before it away, and what was scrolled out.
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -52,8 +52,8 @@ class _Look:
     ),
     about="Show who works, what is due, and what needs a person.",
 )
-async def status(store: "ReadStore", args: argparse.Namespace, watch: timedelta | None) -> _Look:
-    look = await _look(store)
+async def status(admin: "Admin", args: argparse.Namespace, watch: timedelta | None) -> _Look:
+    look = await _look(admin)
     if watch is None:
         return look
     import asyncio
@@ -71,12 +71,12 @@ async def status(store: "ReadStore", args: argparse.Namespace, watch: timedelta 
             say_all([f"{look.status.now:%Y-%m-%d %H:%M:%S} UTC, every {format_duration(watch)}; Ctrl-C ends it"])
         sys.stdout.flush()
         await asyncio.sleep(watch.total_seconds())
-        look = await _look(store)
+        look = await _look(admin)
 
 
-async def _look(store: "ReadStore") -> _Look:
-    found = await store.status()
-    return _Look(found, await held_back(store) if found.parked else [], await store.backfills())
+async def _look(admin: "Admin") -> _Look:
+    found = await admin.astatus()
+    return _Look(found, await admin.aheld_back() if found.parked else [], await admin.abackfills())
 
 
 @status.json

@@ -77,13 +77,6 @@ def cut_middle(text: str, width: int) -> str:
     return f"{first}…{last[::-1]}"
 
 
-def paged(rows: Sequence[Row], limit: int) -> "Page[Row]":
-    from sendonce.store.filters import Page
-
-    last = getattr(rows[-1], "id", None) if len(rows) == limit else None
-    return rows if isinstance(rows, Page) else Page(tuple(rows), last)
-
-
 def listed(page: "Page[Row]", table: Callable[["Page[Row]"], Table], what: str, limit: int) -> "Iterator[str | Table]":
     """Yield the rows of a list, how far back it looked where that is not obvious, and how to go on."""
     if page:
