@@ -89,9 +89,12 @@ def duration(text: str) -> timedelta:
         raise ArgumentTypeError(str(error)) from None
 
 
-def rate(text: str) -> float | None:
+def rate(text: str) -> str:
     """10/s: so many sends a second; none: no limit."""
-    return None if text.strip().lower() == "none" else _checked(parse_rate, text)
+    if text.strip().lower() == "none":
+        return "none"
+    _checked(parse_rate, text)
+    return text
 
 
 def some_rate(text: str) -> float:

@@ -1,20 +1,14 @@
 """sendonce subscriptions: standing orders, their limits, and the secrets that what is sent there is signed with."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sendonce.admin import subscriptions
-from sendonce.admin.subscriptions import (
-    Secrets,
-    Standing,
-    check_bearer,
-    check_certificate,
-    check_headers,
-    check_signing,
-)
+from sendonce.admin.subscriptions import Standing, check_headers, check_signing
 from sendonce.admin.text import counted, dated
 from sendonce.cli import options
 from sendonce.cli.context import CONFIG, configured, sealer_for
@@ -23,24 +17,20 @@ from sendonce.cli.output import Line, fields_of
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
 from sendonce.cli.verbs import Arguments, argument, verb
-from sendonce.domain.destinations import scheme_of
 from sendonce.domain.durations import format_duration, format_rate
 from sendonce.errors import SendonceError
 from sendonce.store.filters import Page
 from sendonce.store.records import ROOM_CAP, DeliveryRow, KeptSecret, SubscriptionRow
 
 if TYPE_CHECKING:
-    from sendonce.admin.subscriptions import NewSubscription
-    from sendonce.sealing import SecretBox
-    from sendonce.store.ports import Store
+    from sendonce.admin.api import Admin
 
-# What is sent there is signed unless somebody says no.
-SIGNED = ("http", "https")
 LONGEST = 100_000
 _FILES = ("secret_file", "bearer_file", "header_file", "client_certificate")
 _WAITING = {"resume": "until it is resumed", "rate": "for its rate", "destination": "for room at its destination"}
 _ID = id_of("subscription")
-_SEALER = Arguments(CONFIG.add, {"sealer": sealer_for})
+# The keys are looked at before a database is opened.
+_KEYS = Arguments(CONFIG.add, {"keys": sealer_for})
 _SECRET_FILE = argument(
     "--secret-file", metavar="FILE", help="sign with this secret (whsec_…) instead of a new one; - reads it"
 )
@@ -82,52 +72,45 @@ def _add_secrets(parser: Parser) -> None:
     )
 
 
-def _new_of(args: argparse.Namespace) -> "NewSubscription":
+def _new_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the new subscription is to be, checked."""
+    named = {name: getattr(args, name) for name in ("to", "tenant", "rate", "description", "ask")}
     try:
-        return subscriptions.new_subscription(
-            types=args.type,
-            to=args.to,
-            tenant=args.tenant,
-            policy=args.policy,
-            rate=args.rate,
-            description=args.description,
-            ask=args.ask,
-        )
+        subscriptions.new_subscription(types=args.type, policy=args.policy, **named)
     except SendonceError as error:
         raise WrongUse(str(error)) from None
+    return {**named, "types": args.type, "policy": json.loads(args.policy) if args.policy else None}
 
 
-def _secrets_of(args: argparse.Namespace) -> Secrets:
-    """Return what the options bring, with a new signing secret where none is brought or refused."""
-    from sendonce.signing import new_secret
-
+def _secrets_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what its requests are to be signed and sent with, checked."""
     if [getattr(args, name) for name in _FILES].count("-") > 1:
         raise WrongUse("only one of the files can be standard input")
     if args.no_secret and args.secret_file is not None:
         raise WrongUse("--no-secret and --secret-file exclude each other")
-    lines = [*args.header, *(read_file(args.header_file, LONGEST).splitlines() if args.header_file else [])]
+    lines = [*args.header, *(_text_of(args.header_file) or "").splitlines()]
     headers = configured(lambda: check_headers(line for line in lines if line.strip()))
     if args.bearer_file is not None and "authorization" in {name.lower() for name in headers}:
         raise WrongUse("a bearer token and an Authorization header exclude each other")
-    is_signed = scheme_of(_new_of(args).destination) in SIGNED and not args.no_secret
-    return Secrets(
-        signing=_signing_of(args) or (new_secret() if is_signed else None),
-        bearer=_checked(check_bearer, args.bearer_file),
-        headers=headers,
-        certificate=_checked(check_certificate, args.client_certificate),
-    )
+    given: dict[str, Any] = {
+        "secret": _signing_of(args),
+        "is_signed": False if args.no_secret else None,
+        "bearer": _text_of(args.bearer_file),
+        "headers": headers,
+        "certificate": _text_of(args.client_certificate),
+    }
+    configured(lambda: subscriptions.new_secrets(_new_of(args)["to"], **given))
+    return given
 
 
 def _signing_of(args: argparse.Namespace) -> str | None:
     """Return the signing secret that somebody brings, checked."""
-    return _checked(check_signing, args.secret_file)
+    text = _text_of(args.secret_file)
+    return None if text is None else configured(lambda: check_signing(text))
 
 
-def _checked(check: Callable[[str], str], source: str | None) -> str | None:
-    if source is None:
-        return None
-    text = read_file(source, LONGEST)
-    return configured(lambda: check(text))
+def _text_of(source: str | None) -> str | None:
+    return None if source is None else read_file(source, LONGEST)
 
 
 @verb(
@@ -147,27 +130,21 @@ def _checked(check: Callable[[str], str], source: str | None) -> str | None:
     argument("--description", metavar="TEXT", help="what it is for"),
     argument("--ask", metavar="URL", help="where its receiver can be asked about a message: a URL with {token} in it"),
     Arguments(_add_secrets, {"wanted": _new_of, "secrets": _secrets_of}),
-    _SEALER,
+    _KEYS,
     OPERATOR,
 )
-async def add(
-    store: "Store",
-    wanted: "NewSubscription",
-    secrets: Secrets,
-    sealer: "SecretBox",
-    operator: str,
-    secret_file: str | None,
-) -> _Signed:
-    row = await subscriptions.add(store, wanted, operator=operator, secrets=secrets.sealed(sealer))
+async def add(admin: "Admin", wanted: dict[str, Any], secrets: dict[str, Any], secret_file: str | None) -> _Signed:
+    added = await admin.aadd_subscription(**wanted, **secrets)
+    row = added.subscription
     said = f"subscription {row.id}: {', '.join(row.types)} goes to {row.destination}"
-    return _Signed(row, said, secrets.signing if secret_file is None else None)
+    return _Signed(row, said, added.secret if secret_file is None else None)
 
 
 @verb("subscriptions list", "list the subscriptions, the newest first", TENANT, *PAGE)
 async def list_subscriptions(
-    store: "Store", tenant: str | None, before: int | None, limit: int
+    admin: "Admin", tenant: str | None, before: int | None, limit: int
 ) -> Page[SubscriptionRow]:
-    return await store.subscriptions(tenant, before=before, limit=limit)
+    return await admin.asubscriptions(tenant=tenant, before=before, limit=limit)
 
 
 @list_subscriptions.text
@@ -194,8 +171,8 @@ def _table(rows: Page[SubscriptionRow]) -> Table:
 
 
 @verb("subscriptions show", "show one subscription: everything but its secrets", _ID)
-async def show(store: "Store", id: int) -> Standing:
-    return await subscriptions.look(store, id)
+async def show(admin: "Admin", id: int) -> Standing:
+    return await admin.asubscription_details(id)
 
 
 @show.json
@@ -223,18 +200,18 @@ def _secret_line(secret: KeptSecret, at: datetime) -> str:
 
 
 @verb("subscriptions pause", "hold back a subscription's deliveries until it is resumed", _ID, WHY, OPERATOR)
-async def pause(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
-    return await subscriptions.change(store, id, subscriptions.PAUSED, operator=operator, reason=reason)
+async def pause(admin: "Admin", id: int, reason: str | None) -> SubscriptionRow:
+    return await admin.apause_subscription(id, reason=reason)
 
 
 @verb("subscriptions resume", "let a paused or disabled subscription's deliveries go on", _ID, WHY, OPERATOR)
-async def resume(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
-    return await subscriptions.change(store, id, subscriptions.ACTIVE, operator=operator, reason=reason)
+async def resume(admin: "Admin", id: int, reason: str | None) -> SubscriptionRow:
+    return await admin.aresume_subscription(id, reason=reason)
 
 
 @verb("subscriptions remove", "end a subscription, for good", _ID, WHY, OPERATOR)
-async def remove(store: "Store", id: int, operator: str, reason: str | None) -> SubscriptionRow:
-    return await subscriptions.change(store, id, subscriptions.REMOVED, operator=operator, reason=reason)
+async def remove(admin: "Admin", id: int, reason: str | None) -> SubscriptionRow:
+    return await admin.aremove_subscription(id, reason=reason)
 
 
 pause.text(lambda row: (f"subscription {row.id} is paused",))
@@ -250,10 +227,8 @@ remove.text(lambda row: (f"subscription {row.id} is removed",))
     WHY,
     OPERATOR,
 )
-async def set_rate(store: "Store", id: int, rate: float | None, operator: str, reason: str | None) -> SubscriptionRow:
-    return await subscriptions.apply(
-        store, id, subscriptions.Changes(rate=rate, drops_rate=rate is None), operator=operator, reason=reason
-    )
+async def set_rate(admin: "Admin", id: int, rate: str, reason: str | None) -> SubscriptionRow:
+    return await admin.achange_subscription(id, rate=rate, reason=reason)
 
 
 @set_rate.text
@@ -262,11 +237,15 @@ def _(row: SubscriptionRow) -> Iterator[str]:
     yield f"subscription {row.id} is sent {limit}"
 
 
-def _policy_of(args: argparse.Namespace) -> str | None:
+def _policy_of(args: argparse.Namespace) -> dict[str, object]:
+    """Return a subscription's own limits; an empty one for those of its channel."""
+    if args.policy == "none":
+        return {}
     try:
-        return None if args.policy == "none" else subscriptions.check_policy(args.policy)
+        policy: dict[str, object] = json.loads(subscriptions.check_policy(args.policy))
     except SendonceError as error:
         raise WrongUse(str(error)) from None
+    return policy
 
 
 @verb(
@@ -282,10 +261,8 @@ def _policy_of(args: argparse.Namespace) -> str | None:
     WHY,
     OPERATOR,
 )
-async def set_policy(store: "Store", id: int, policy: str | None, operator: str, reason: str | None) -> SubscriptionRow:
-    return await subscriptions.apply(
-        store, id, subscriptions.Changes(policy=policy, drops_policy=policy is None), operator=operator, reason=reason
-    )
+async def set_policy(admin: "Admin", id: int, policy: dict[str, object], reason: str | None) -> SubscriptionRow:
+    return await admin.achange_subscription(id, policy=policy, reason=reason)
 
 
 @set_policy.text
@@ -302,9 +279,8 @@ def _(row: SubscriptionRow) -> Iterator[str]:
     WHY,
     OPERATOR,
 )
-async def set_ask(store: "Store", id: int, ask: str, operator: str, reason: str | None) -> SubscriptionRow:
-    changes = subscriptions.Changes.checked(None, None, None, ask)
-    return await subscriptions.apply(store, id, changes, operator=operator, reason=reason)
+async def set_ask(admin: "Admin", id: int, ask: str, reason: str | None) -> SubscriptionRow:
+    return await admin.achange_subscription(id, ask=ask, reason=reason)
 
 
 @set_ask.text
@@ -335,20 +311,16 @@ def _types_of(args: argparse.Namespace) -> Sequence[str]:
     WHY,
     OPERATOR,
 )
-async def set_types(
-    store: "Store", id: int, types: Sequence[str], operator: str, reason: str | None
-) -> SubscriptionRow:
-    return await subscriptions.apply(
-        store, id, subscriptions.Changes(types=tuple(types)), operator=operator, reason=reason
-    )
+async def set_types(admin: "Admin", id: int, types: Sequence[str], reason: str | None) -> SubscriptionRow:
+    return await admin.achange_subscription(id, types=types, reason=reason)
 
 
 set_types.text(lambda row: (f"subscription {row.id} gets {', '.join(row.types)} from now on",))
 
 
 @verb("subscriptions test", "send a test event to a subscription, and to no other", _ID, OPERATOR)
-async def test(store: "Store", id: int, operator: str) -> DeliveryRow:
-    return await subscriptions.send_test(store, id, operator=operator)
+async def test(admin: "Admin", id: int) -> DeliveryRow:
+    return await admin.atest_subscription(id)
 
 
 @test.text
@@ -369,28 +341,17 @@ def _(row: DeliveryRow, id: int) -> Iterator[str]:
         help="how long the old secret signs too (default 24h); 0s ends it at once",
     ),
     Arguments(_SECRET_FILE.add, {"brought": _signing_of}),
-    _SEALER,
+    _KEYS,
     WHY,
     OPERATOR,
 )
-async def rotate(
-    store: "Store",
-    id: int,
-    overlap: timedelta,
-    brought: str | None,
-    sealer: "SecretBox",
-    operator: str,
-    reason: str | None,
-) -> _Signed:
-    secret, is_replacement = await subscriptions.rotate(
-        store, id, brought, overlap=overlap, sealer=sealer, operator=operator, reason=reason
-    )
-    row = await subscriptions.standing(store, id)
+async def rotate(admin: "Admin", id: int, overlap: timedelta, brought: str | None, reason: str | None) -> _Signed:
+    rotated = await admin.arotate_secret(id, overlap=overlap, secret=brought, reason=reason)
     old = "there was none before it"
-    if is_replacement:
+    if rotated.is_replacement:
         old = f"the one before it {f'signs too for {format_duration(overlap)}' if overlap else 'is gone'}"
     sentence = f"subscription {id} has a new secret; {old}"
-    return _Signed(row, sentence, secret if brought is None else None)
+    return _Signed(rotated.subscription, sentence, rotated.secret if brought is None else None)
 
 
 for each in (add, rotate):
@@ -398,9 +359,9 @@ for each in (add, rotate):
     each.json(_signed_document)
 
 
-@verb("subscriptions reseal", "encrypt all stored secrets with the first of the keys", _SEALER, OPERATOR)
-async def reseal(store: "Store", sealer: "SecretBox", operator: str) -> int:
-    return await subscriptions.reseal(store, sealer, operator=operator)
+@verb("subscriptions reseal", "encrypt all stored secrets with the first of the keys", _KEYS, OPERATOR)
+async def reseal(admin: "Admin") -> int:
+    return await admin.areencrypt_secrets()
 
 
 reseal.json(lambda amount: {"resealed": amount})
