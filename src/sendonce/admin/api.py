@@ -408,11 +408,10 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
 
         `settings` are those of the settings file unless given; `channels` are your own, closed at the end.
         """
-        from sendonce.admin.reconcile import reconcile
+        from sendonce.admin.reconcile import reconcile, through
 
-        return await reconcile(
-            await self._store(), settings or self._settings(), channels, on_asked or (lambda each: None)
-        )
+        async with through(self.session, settings or self._settings(), channels) as opened:
+            return await reconcile(opened, on_asked or (lambda each: None))
 
     reconcile = sync(areconcile)
 
@@ -435,16 +434,15 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
         from sendonce.admin.audit import AuditReport, Means, Repair, audit
         from sendonce.admin.reconcile import through
 
-        store = await self._store()
         repair = None if repair_reason is None else Repair(operator=self.operator, reason=repair_reason, cap=cap)
-        async with through(store, settings or self._settings(), channels) as opened:
+        async with through(self.session, settings or self._settings(), channels) as opened:
             means = Means(
                 channels=opened.channels,
                 namespace=opened.namespace,
                 policy_at=opened.policies.at,
                 credentials_of=opened.credentials.of,
             )
-            steps = audit(store, means, since=since, destination=destination, repair=repair)
+            steps = audit(opened.store, means, since=since, destination=destination, repair=repair)
             return await _last(steps, on_progress) or AuditReport()
 
     audit = sync(aaudit)

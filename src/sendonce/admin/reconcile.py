@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sendonce.admin.session import Session
 from sendonce.admin.text import counted
 from sendonce.channels.registry import Channels
 from sendonce.config.channels import channels_of
@@ -66,43 +67,46 @@ async def open_in_doubt(
 class Through:
     """What a worker with the same settings asks through."""
 
+    store: Store
     channels: Channels
     policies: Policies
     credentials: CredentialsCache
     namespace: str
+    instance: str | None
 
 
 @asynccontextmanager
-async def through(store: Store, settings: Settings, channels: Channels | None = None) -> AsyncIterator[Through]:
+async def through(session: Session, settings: Settings, channels: Channels | None = None) -> AsyncIterator[Through]:
     """Open the channels of the settings, or the given ones, for this database; ConfigError for another's settings."""
     channels = channels or channels_of(settings)
     try:
+        store = await session.store()
         await check_instance(store, settings.worker.instance)
         yield Through(
+            store=store,
             channels=channels,
             policies=Policies(settings.policy, channels.settings(), channels.serving),
             credentials=CredentialsCache(store, settings.sealer),
             namespace=await store.namespace(),
+            instance=settings.worker.instance,
         )
     finally:
         await channels.close()
 
 
-async def reconcile(
-    store: Store, settings: Settings, channels: Channels | None, on_asked: Callable[[Asked], None]
-) -> Reconciled:
+async def reconcile(means: Through, on_asked: Callable[[Asked], None]) -> Reconciled:
     """Ask about each delivery in doubt once; nothing is sent."""
     from sendonce import __version__
 
-    async with through(store, settings, channels) as means:
-        name = f"reconcile {socket.gethostname()}:{os.getpid()}"
-        worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
-        orchestrator = Orchestrator(store, means.policies, means.channels)
-        reconciler = Reconciler(
-            orchestrator, store, means.channels, means.policies, namespace=means.namespace, worker_id=worker_id,
-            credentials=means.credentials, instance=settings.worker.instance,
-        )  # fmt: skip
-        try:
-            return await reconciler.run(on_asked)
-        finally:
-            await store.leave(worker_id)
+    store = means.store
+    name = f"reconcile {socket.gethostname()}:{os.getpid()}"
+    worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
+    orchestrator = Orchestrator(store, means.policies, means.channels)
+    reconciler = Reconciler(
+        orchestrator, store, means.channels, means.policies, namespace=means.namespace, worker_id=worker_id,
+        credentials=means.credentials, instance=means.instance,
+    )  # fmt: skip
+    try:
+        return await reconciler.run(on_asked)
+    finally:
+        await store.leave(worker_id)

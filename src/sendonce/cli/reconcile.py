@@ -1,14 +1,14 @@
 """sendonce reconcile, doubt and restored: what may have been sent is asked about, and after a restore that is all."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sendonce.admin.text import counted, one_line, stamp
 from sendonce.cli import options
-from sendonce.cli.context import operator_of, settings_arguments
+from sendonce.cli.context import channels_for, settings_arguments, settings_for
 from sendonce.cli.options import OPERATOR, WHY, WHY_REQUIRED
 from sendonce.cli.output import say
 from sendonce.cli.parser import WrongUse
@@ -17,11 +17,12 @@ from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.domain.durations import format_duration
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.admin.audit import AuditReport, Checked
-    from sendonce.cli.context import Context
+    from sendonce.admin.reconcile import Doubted
+    from sendonce.config.load import Settings
     from sendonce.config.types import Setting
     from sendonce.engine.reconciler import Asked, Reconciled
-    from sendonce.store.ports import Store
     from sendonce.store.records import LossRow
 
 DEFAULT_CAP = 100
@@ -85,7 +86,7 @@ def _check(args: argparse.Namespace) -> bool:
     settings_arguments(_settings),
     Arguments(
         lambda parser: parser.add_argument("--audit", action="store_true", help="check what is marked sent"),
-        {"is_audit": _check},
+        {"is_audit": _check, "settings": settings_for},
     ),
     argument("--since", type=options.past, metavar="WHEN", help="what was sent since 30m, 2h, 3d ago, or an ISO time"),
     argument("--destination", type=options.destination, metavar="URI", help="only to this destination"),
@@ -97,9 +98,9 @@ def _check(args: argparse.Namespace) -> bool:
     about="Ask now about everything that may have been sent; nothing is sent here. With --audit, check what is marked"
     " sent against what the other side has.",
 )
-async def reconcile(means: "Context", args: argparse.Namespace, is_audit: bool) -> _Result:
+async def reconcile(admin: "Admin", args: argparse.Namespace, is_audit: bool, settings: "Settings") -> _Result:
     if is_audit:
-        return _Result(report=await _audit(means, args))
+        return _Result(report=await _audit(admin, args, settings))
     result = _Result()
 
     def on_asked(each: "Asked") -> None:
@@ -109,7 +110,8 @@ async def reconcile(means: "Context", args: argparse.Namespace, is_audit: bool) 
             detail = f" ({one_line(each.detail)})" if each.detail else ""
             say(f"delivery {each.delivery_id} to {one_line(each.destination)} {_SAID[each.answer][0]}{detail}")
 
-    result.done, result.in_doubt = await _ask(means, on_asked)
+    result.done = await admin.areconcile(settings=settings, channels=channels_for(settings), on_asked=on_asked)
+    result.in_doubt = (await admin.astatus()).in_doubt
     return result
 
 
@@ -144,32 +146,6 @@ def _(result: _Result) -> int:
     return 1 if done is not None and (done.unanswered or done.left_alone) else 0
 
 
-async def _ask(means: "Context", on_asked: "Callable[[Asked], None]") -> "tuple[Reconciled, int]":
-    """Ask about everything in doubt; what came of it, and how many are in doubt after it."""
-    import os
-    import socket
-
-    from sendonce import __version__
-    from sendonce.engine.config import check_instance
-    from sendonce.engine.orchestrator import Orchestrator
-    from sendonce.engine.reconciler import CONCURRENCY, Reconciler
-
-    store = means.store
-    await check_instance(store, means.instance)
-    name = f"reconcile {socket.gethostname()}:{os.getpid()}"
-    worker_id = await store.register(name, __version__, CONCURRENCY, serves=())
-    reconciler = Reconciler(
-        Orchestrator(store, means.policies, means.channels), store, means.channels, means.policies,
-        namespace=await store.namespace(), worker_id=worker_id, credentials=means.keyring,
-        instance=means.instance,
-    )  # fmt: skip
-    try:
-        done = await reconciler.run(on_asked)
-    finally:
-        await store.leave(worker_id)
-    return done, (await store.status()).in_doubt
-
-
 def _reconciled_lines(done: "Reconciled", in_doubt: int) -> Iterator[str]:
     yield f"asked about {counted(done.asked, 'delivery', 'deliveries')} in doubt" + (":" if done.asked else "")
     for answer, (one, many) in _SAID.items():
@@ -183,29 +159,22 @@ def _reconciled_lines(done: "Reconciled", in_doubt: int) -> Iterator[str]:
         yield f"still in doubt: {in_doubt:,}; what is stopped or paused is not asked about"
 
 
-async def _audit(means: "Context", args: argparse.Namespace) -> "AuditReport":
-    from sendonce.admin import audit
-    from sendonce.engine.config import check_instance
+async def _audit(admin: "Admin", args: argparse.Namespace, settings: "Settings") -> "AuditReport":
+    def show(report: "AuditReport") -> None:
+        progress(f"checked {report.looked_at:,}, found {report.findings:,}")
 
-    await check_instance(means.store, means.instance)
-    repair = None
-    if args.repair:
-        repair = audit.Repair(operator=operator_of(args), reason=args.reason, cap=args.cap or DEFAULT_CAP)
-    through = audit.Means(
-        channels=means.channels,
-        namespace=await means.store.namespace(),
-        policy_at=means.policies.at,
-        credentials_of=means.keyring.of,
-    )
-    report = audit.AuditReport()
     try:
-        async for report in audit.audit(
-            means.store, through, since=args.since, destination=args.destination, repair=repair
-        ):
-            progress(f"checked {report.looked_at:,}, found {report.findings:,}")
+        return await admin.aaudit(
+            since=args.since,
+            destination=args.destination,
+            repair_reason=args.reason if args.repair else None,
+            cap=args.cap or DEFAULT_CAP,
+            settings=settings,
+            channels=channels_for(settings),
+            on_progress=show,
+        )
     finally:
         progress("")
-    return report
 
 
 def _audit_document(report: "AuditReport") -> dict[str, object]:
@@ -271,19 +240,16 @@ def _repair_lines(report: "AuditReport", args: argparse.Namespace) -> Iterator[s
     about="After a restore or a failover that lost commits, and before workers start: what is open may have been sent,"
     " so it is asked about first; where nobody can be asked, if_unsure decides.",
 )
-async def doubt(store: "Store", args: argparse.Namespace, operator: str) -> int:
-    from sendonce.admin.reconcile import open_in_doubt
+async def doubt(admin: "Admin", args: argparse.Namespace) -> int:
+    def show(doubted: "Doubted") -> None:
+        progress(f"{doubted.changed:,} put in doubt, up to delivery {doubted.last_id}")
 
-    changed = 0
     try:
-        async for each in open_in_doubt(
-            store, operator=operator, reason=args.reason, wait=args.wait, even_if_running=args.even_if_running
-        ):
-            changed = each.changed
-            progress(f"{changed:,} put in doubt, up to delivery {each.last_id}")
+        return await admin.adoubt(
+            reason=args.reason, wait=args.wait, even_if_running=args.even_if_running, on_progress=show
+        )
     finally:
         progress("")
-    return changed
 
 
 doubt.json(lambda changed: {"changed": changed})
@@ -314,8 +280,8 @@ def _(changed: int, wait: timedelta | None) -> Iterator[str]:
     " Where you know that nothing was sent that the database does not know of, end that now. After a restore that"
     " no worker can notice, use: sendonce doubt --open.",
 )
-async def restored(store: "Store", operator: str, reason: str) -> "LossRow | None":
-    return await store.disprove_loss(operator=operator, reason=reason)
+async def restored(admin: "Admin", reason: str) -> "LossRow | None":
+    return await admin.anothing_lost(reason=reason)
 
 
 @restored.text
