@@ -17,7 +17,7 @@ from sendonce.compose import amigrate, display_url, grants_sql, migration_sql, s
 from sendonce.store.migrations import Applying, Backfill, News, Waiting
 
 if TYPE_CHECKING:
-    from sendonce.store.ports import Store
+    from sendonce.admin.api import Admin
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
@@ -160,11 +160,11 @@ def _instance_of(args: argparse.Namespace) -> str | None:
     " SENDONCE_INSTANCE. A copy of it elsewhere keeps the name and sends nothing. Set it in the workers' settings"
     " first, then here. Needs the rights of the tables' owner.",
 )
-async def instance(store: "Store", args: argparse.Namespace, none: bool, operator: str) -> str | None:
+async def instance(admin: "Admin", args: argparse.Namespace, none: bool) -> str | None:
     name = _instance_of(args)
     if name is not None or none:
-        await store.name_instance(name, operator=operator, reason=args.reason)
-    return await store.instance()
+        await admin.aname_instance(name, reason=args.reason)
+    return await admin.ainstance()
 
 
 @instance.text

@@ -1,12 +1,11 @@
 """sendonce evidence: what comes in later about what was sent: callbacks, settlement files, mail logs."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sendonce.admin import evidence as late
-from sendonce.admin.evidence import BadLine, Imported
+from sendonce.admin.evidence import Imported
 from sendonce.admin.text import counted
 from sendonce.cli import options
 from sendonce.cli.context import configured
@@ -16,10 +15,11 @@ from sendonce.cli.parser import WrongUse
 from sendonce.cli.prompt import progress
 from sendonce.cli.verbs import Arguments, argument, verb
 from sendonce.domain.evidence import Effect, Evidence, told
+from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.store.late_evidence import Weighed
-    from sendonce.store.ports import Store
 
 LARGEST_FILE = 500_000_000
 SHOWN = 20
@@ -32,11 +32,6 @@ _DONE = {
     Effect.UNMATCHED: "matches no delivery that was looked at; nothing is written",
 }
 _SOURCE = argument("--source", required=True, metavar="NAME", help="who says so, like postmark or bank-2026-01.csv")
-
-
-class _File(NamedTuple):
-    lines: Sequence[tuple[int, Evidence]]
-    bad: tuple[BadLine, ...]
 
 
 def _evidence_of(args: argparse.Namespace) -> Evidence:
@@ -53,11 +48,8 @@ def _evidence_of(args: argparse.Namespace) -> Evidence:
     )
 
 
-def _file_of(args: argparse.Namespace) -> _File:
-    is_csv = args.format == "csv" if args.format else PurePath(args.file).suffix.lower() in (".csv", ".tsv", ".txt")
-    match = args.match.replace("-", "_")
-    text = read_file(args.file, LARGEST_FILE)
-    return configured(lambda: _File(*late.read_lines(text, source=args.source, match=match, is_csv=is_csv)))
+def _is_csv(args: argparse.Namespace) -> bool:
+    return args.format == "csv" if args.format else PurePath(args.file).suffix.lower() in (".csv", ".tsv", ".txt")
 
 
 @verb(
@@ -73,8 +65,8 @@ def _file_of(args: argparse.Namespace) -> _File:
     Arguments(lambda parser: None, {"said": _evidence_of}),
     OPERATOR,
 )
-async def add(store: "Store", said: Evidence, operator: str) -> "Weighed":
-    return await late.add(store, said, operator=operator)
+async def add(admin: "Admin", said: Evidence) -> "Weighed":
+    return await admin.aevidence(said)
 
 
 @add.json
@@ -103,22 +95,30 @@ def _(weighed: "Weighed") -> int:
     _SOURCE,
     argument("--format", choices=["csv", "jsonl"], help="else .csv is CSV, and everything else JSON lines"),
     argument("--dry-run", action="store_true", help="say what each line would do, and write nothing"),
-    Arguments(lambda parser: None, {"read": _file_of}),
+    Arguments(lambda parser: None, {"text": lambda args: read_file(args.file, LARGEST_FILE), "is_csv": _is_csv}),
     OPERATOR,
     about="Apply a file of evidence. Each line has an outcome (Delivered or Refused) and a token or notification_id; it"
     " may have reference, occurred_at, error_code and details. One bad line, and nothing is written.",
 )
-async def import_file(store: "Store", read: _File, operator: str, dry_run: bool) -> Imported:
-    if read.bad:
-        return Imported(bad=read.bad)
-    if not read.lines:
-        raise WrongUse("there is no line of evidence in it")
-
+async def import_file(admin: "Admin", text: str, is_csv: bool, args: argparse.Namespace, dry_run: bool) -> Imported:
     def show(report: Imported) -> None:
-        progress(f"{report.lines} of {len(read.lines)} lines")
+        progress(f"{counted(report.lines, 'line')}")
 
-    done = await late.import_lines(store, read.lines, operator=operator, dry_run=dry_run, on_progress=show)
-    progress("")
+    try:
+        done = await admin.aimport_evidence(
+            text,
+            source=args.source,
+            match=args.match.replace("-", "_"),
+            is_csv=is_csv,
+            dry_run=dry_run,
+            on_progress=show,
+        )
+    except ConfigError as error:
+        raise WrongUse(str(error)) from None
+    finally:
+        progress("")
+    if not done.lines and not done.bad:
+        raise WrongUse("there is no line of evidence in it")
     return done
 
 

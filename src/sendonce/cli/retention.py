@@ -16,11 +16,10 @@ from sendonce.cli.prompt import agrees, check_terminal, progress
 from sendonce.cli.verbs import Arguments, argument, verb
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.admin.erase import Erasing
-    from sendonce.admin.prune import PrunePlan, PruneProgress
+    from sendonce.admin.prune import PruneProgress
     from sendonce.engine.retention import RetentionSettings
-    from sendonce.store.ports import Store
-    from sendonce.store.upkeep import Archive, Person
 
 _WINDOWS = {
     "payloads": "the content of what ended longer ago than this",
@@ -34,7 +33,6 @@ class _Pruned:
     """What was removed; nothing when a person has not agreed."""
 
     done: "PruneProgress | None"
-    archived: int = 0
 
 
 def _add_windows(parser: Parser) -> None:
@@ -56,7 +54,9 @@ def _agreed(args: argparse.Namespace) -> bool:
     if args.dry_run or args.yes:
         return True
     check_terminal()
-    say(f"what has ended is removed for good: {_about(settings)}")
+    from sendonce.admin.prune import about
+
+    say(f"what has ended is removed for good: {about(settings)}")
     return agrees()
 
 
@@ -73,10 +73,8 @@ def _agreed(args: argparse.Namespace) -> bool:
     about="Remove now what the workers would remove in their own time: content, then history, then keys of what has"
     " ended. What is open, or a dead letter that nobody has decided about, stays.",
 )
-async def prune(
-    store: "Store", args: argparse.Namespace, is_agreed: bool, settings: "RetentionSettings", operator: str
-) -> _Pruned:
-    return _Pruned(*await _prune(store, settings, args, operator)) if is_agreed else _Pruned(None)
+async def prune(admin: "Admin", args: argparse.Namespace, is_agreed: bool, settings: "RetentionSettings") -> _Pruned:
+    return _Pruned(await _prune(admin, settings, args) if is_agreed else None)
 
 
 @prune.json
@@ -85,7 +83,7 @@ def _(pruned: _Pruned, dry_run: bool) -> object:
     if done is None:
         return {"dry_run": dry_run}
     counts = {"contents": done.contents, "deliveries": done.deliveries, "events": done.events, "rest": done.rest}
-    return {**counts, "archived": pruned.archived, "dry_run": dry_run}
+    return {**counts, "archived": done.archived, "dry_run": dry_run}
 
 
 @prune.code
@@ -98,15 +96,15 @@ def _(pruned: _Pruned, args: argparse.Namespace) -> Iterator[str]:
     if pruned.done is None:
         yield "nothing was done"
         return
-    done, archived = pruned.done, pruned.archived
+    done = pruned.done
     would = "would be " if args.dry_run else ""
     yield f"{counted(done.contents, 'event')} {would}blanked"
     yield f"{counted(done.deliveries, 'delivery', 'deliveries')} {would}deleted, with their attempts"
     yield f"{counted(done.events, 'event')} {would}deleted, with their keys"
     if done.rest:
         yield f"{counted(done.rest, 'other old row')} deleted"
-    if archived:
-        yield f"{counted(archived, 'document')} written to {args.archive}"
+    if done.archived:
+        yield f"{counted(done.archived, 'document')} written to {args.archive}"
 
 
 def _window(text: str) -> timedelta | None:
@@ -124,58 +122,20 @@ def _settings(args: argparse.Namespace) -> "RetentionSettings":
     return configured(lambda: replace(load_retention(find(args.config, os.environ), os.environ), **given))
 
 
-def _about(settings: "RetentionSettings") -> str:
-    """payloads 30d, history 90d, keys never."""
-    from sendonce.domain.durations import format_duration
-
-    ages = {name: getattr(settings, name) for name in _WINDOWS}
-    return ", ".join(f"{name} {'never' if age is None else format_duration(age)}" for name, age in ages.items())
-
-
-async def _prune(
-    store: "Store", settings: "RetentionSettings", args: argparse.Namespace, operator: str
-) -> "tuple[PruneProgress, int]":
+async def _prune(admin: "Admin", settings: "RetentionSettings", args: argparse.Namespace) -> "PruneProgress":
     from pathlib import Path
 
-    from sendonce.admin.prune import ArchiveFile, PrunePlan
+    def show(done: "PruneProgress") -> None:
+        where = f"{done.stage}, up to event {done.last_id}" if done.stage else "the rest"
+        progress(f"{done.contents:,} contents, {done.deliveries:,} deliveries, {done.events:,} events ({where})")
 
-    plan = PrunePlan(
-        about=_about(settings),
-        ages=settings.stages,
-        workers=settings.workers,
-        operations=settings.operations,
-        batch=settings.batch,
-    )
-    if not args.archive:
-        return await _remove(store, plan, args, operator, None), 0
-    file = ArchiveFile(Path(args.archive))
     try:
-        return await _remove(store, plan, args, operator, file.write), file.documents
-    finally:
-        file.close()
-
-
-async def _remove(
-    store: "Store", plan: "PrunePlan", args: argparse.Namespace, operator: str, archive: "Archive | None"
-) -> "PruneProgress":
-    from contextlib import aclosing
-
-    from sendonce.admin.prune import PruneProgress, count, prune
-
-    steps = count(store, plan) if args.dry_run else prune(
-        store, plan, operator=operator, reason=args.reason, archive=archive
-    )  # fmt: skip
-    done = PruneProgress()
-    try:
-        async with aclosing(steps):
-            async for done in steps:
-                where = f"{done.stage}, up to event {done.last_id}" if done.stage else "the rest"
-                progress(
-                    f"{done.contents:,} contents, {done.deliveries:,} deliveries, {done.events:,} events ({where})"
-                )
+        if args.dry_run:
+            return await admin.apreview_prune(retention=settings, on_progress=show)
+        archive = Path(args.archive) if args.archive else None
+        return await admin.aprune(reason=args.reason, retention=settings, archive=archive, on_progress=show)
     finally:
         progress("")
-    return done
 
 
 def _add_person(parser: Parser) -> None:
@@ -185,16 +145,10 @@ def _add_person(parser: Parser) -> None:
     parser.add_argument("--tenant", type=options.tenant, metavar="NAME", help="only of this tenant")
 
 
-def _person_of(args: argparse.Namespace) -> "Person":
-    from sendonce.store.upkeep import Person
-
-    return Person(destination=args.destination, subject=args.subject, tenant=args.tenant)
-
-
 @verb(
     "erase",
     "remove what one person was sent, and keep that it was",
-    Arguments(_add_person, {"person": _person_of, "acts": lambda args: args.yes and not args.dry_run}),
+    Arguments(_add_person, {"acts": lambda args: args.yes and not args.dry_run}),
     argument("--shared", action="store_true", help="also payloads that others were sent too"),
     argument("--dry-run", action="store_true", help="count it, and change nothing"),
     argument("--yes", action="store_true", help="do it: it cannot be undone"),
@@ -203,8 +157,8 @@ def _person_of(args: argparse.Namespace) -> "Person":
     about="Blank what one person was sent, and what was answered. That it was sent stays, with its digest and its"
     " token; the address itself stays in the delivery's row until retention deletes that.",
 )
-async def erase(store: "Store", person: "Person", args: argparse.Namespace, operator: str, acts: bool) -> "Erasing":
-    done = await _erase(store, person, args, operator, acts=acts)
+async def erase(admin: "Admin", args: argparse.Namespace, acts: bool) -> "Erasing":
+    done = await _erase(admin, args, acts=acts)
     if not done.has_found:
         warn(f"nothing was found{_hint(args.destination)}")
     elif not acts and not args.dry_run:
@@ -230,23 +184,17 @@ def _(done: "Erasing", acts: bool, dry_run: bool) -> int:
     return 1 if done.erased.busy or not done.has_found else 0
 
 
-async def _erase(store: "Store", person: "Person", args: argparse.Namespace, operator: str, *, acts: bool) -> "Erasing":
-    from contextlib import aclosing
+async def _erase(admin: "Admin", args: argparse.Namespace, *, acts: bool) -> "Erasing":
+    def show(done: "Erasing") -> None:
+        progress(f"{done.erased.events:,} events found, looked up to {done.last_id:,}")
 
-    from sendonce.admin.erase import Erasing, count, erase
-    from sendonce.store.upkeep import Erased
-
-    steps = count(store, person, shared=args.shared)
-    if acts:
-        steps = erase(store, person, shared=args.shared, operator=operator, reason=args.reason)
-    done = Erasing(Erased(), 0, 0)
+    whose = {"destination": args.destination, "subject": args.subject, "tenant": args.tenant, "shared": args.shared}
     try:
-        async with aclosing(steps):
-            async for done in steps:
-                progress(f"{done.erased.events:,} events found, looked up to {done.last_id:,}")
+        if acts:
+            return await admin.aerase(**whose, reason=args.reason, on_progress=show)
+        return await admin.apreview_erase(**whose, on_progress=show)
     finally:
         progress("")
-    return done
 
 
 def _erased(done: "Erasing", *, with_shared: bool, would: bool) -> Iterator[str]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sendonce.admin.api import Admin
     from sendonce.admin.doctor import Diagnosis, Limits
     from sendonce.admin.verify import Cursor, Finding, Verified, VerifyPlan
-    from sendonce.store.ports import Store
 
 COULD_NOT_LOOK, INTERRUPTED = 3, 130
 _SHOWN_IDS = 10
@@ -53,21 +52,23 @@ class _Verified:
     " steps with pauses between them: it can run while the workers do.",
     only_looks=True,
 )
-async def verify(store: "Store", plan: "VerifyPlan") -> _Verified:
+async def verify(admin: "Admin", plan: "VerifyPlan") -> _Verified:
     """Return what was found, also when the look is interrupted or fails on its way."""
     from asyncio import CancelledError
-    from contextlib import aclosing
 
-    from sendonce.admin import verify as verifying
+    from sendonce.admin.verify import Verified
 
-    report = verifying.Verified(plan.since)
-    steps = verifying.verify(store, plan)
+    report = Verified(plan.since)
+
+    def show(reached: "Verified") -> None:
+        nonlocal report
+        report = reached
+        looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items())
+        wrong = sum(each.amount for each in report.findings.values())
+        progress(f"{looked}; {wrong:,} wrong")
+
     try:
-        async with aclosing(steps):
-            async for report in steps:
-                looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items())
-                wrong = sum(each.amount for each in report.findings.values())
-                progress(f"{looked}; {wrong:,} wrong")
+        report = await admin.averify(plan, on_progress=show)
     except CancelledError:
         return _stopped(report, "interrupted", INTERRUPTED)
     except StoreError as error:
