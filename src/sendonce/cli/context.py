@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sendonce.cli.parser import Parser, WrongUse
@@ -14,10 +13,7 @@ if TYPE_CHECKING:
     from sendonce.channels.registry import Channels
     from sendonce.config.load import Settings
     from sendonce.config.types import Setting
-    from sendonce.engine.orchestrator import Policies
-    from sendonce.engine.subscriptions import CredentialsCache
     from sendonce.sealing import SecretBox
-    from sendonce.store.ports import Store
 
 Answer = TypeVar("Answer")
 
@@ -51,63 +47,18 @@ def operator_of(args: argparse.Namespace) -> str:
     return given or os.environ.get("SENDONCE_OPERATOR", "").strip()[:200] or f"{_user()}@{os.uname().nodename}"
 
 
-async def opened(
-    args: argparse.Namespace, work: Callable[..., Any], given: dict[str, object], wanted: list[str]
-) -> Any:
-    """Await `work` with what it wants of the open database, and close that whatever happens."""
-    from sendonce.compose import open_store
+async def with_admin(args: argparse.Namespace, work: Callable[..., Any], given: dict[str, object]) -> Any:
+    """Await `work` with an Admin for whoever acts, and close that whatever happens."""
+    from sendonce.admin.api import Admin
+    from sendonce.admin.session import AddressSession
 
-    if not wanted:
-        return await work(**given)
-    if wanted == ["admin"]:
-        from sendonce.admin.api import Admin
-        from sendonce.admin.session import AddressSession
-
-        # Not Admin.aopen: that checks the keys of the settings file, which most verbs need not.
-        session = AddressSession(database_of(args), getattr(args, "config", None), None)
-        try:
-            operator = operator_of(args) if hasattr(args, "operator") else ""
-            return await work(**given, admin=Admin(session, operator=operator))
-        finally:
-            await session.close()
-    settings = settings_for(args) if "means" in wanted else None
-    channels = channels_for(settings) if settings else None
+    # Not Admin.aopen: that checks the keys of the settings file, which most verbs need not.
+    session = AddressSession(database_of(args), getattr(args, "config", None), None)
     try:
-        store = await open_store(database_of(args))
-        try:
-            has: dict[str, object] = {"store": store}
-            if settings and channels:
-                has["means"] = _means(store, settings, channels)
-            return await work(**given, **{name: has[name] for name in wanted})
-        finally:
-            await store.close()
+        operator = operator_of(args) if hasattr(args, "operator") else ""
+        return await work(**given, admin=Admin(session, operator=operator))
     finally:
-        if channels:
-            await channels.close()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What a worker with the same settings would ask receivers with."""
-
-    store: "Store"
-    channels: "Channels"
-    policies: "Policies"
-    keyring: "CredentialsCache"
-    instance: str | None
-
-
-def _means(store: "Store", settings: "Settings", channels: "Channels") -> Context:
-    from sendonce.engine.orchestrator import Policies
-    from sendonce.engine.subscriptions import CredentialsCache
-
-    return Context(
-        store=store,
-        channels=channels,
-        policies=Policies(settings.policy, channels.settings(), channels.serving),
-        keyring=CredentialsCache(store, settings.sealer),
-        instance=settings.worker.instance,
-    )
+        await session.close()
 
 
 CONFIG = argument(

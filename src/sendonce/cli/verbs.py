@@ -94,17 +94,17 @@ class Verb:
 
     def _done(self, values: "_Values") -> object:
         names = _parameters(self.work)
-        given = {name: values[name] for name in names if name not in _OPENED}
+        given = {name: values[name] for name in names if name != _ADMIN}
         if not _is_async(self.work):
             return self.work(**given)
         import asyncio
 
-        from sendonce.cli.context import opened
+        from sendonce.cli.context import with_admin
         from sendonce.cli.output import CouldNotLook
         from sendonce.errors import StoreError
 
         try:
-            return asyncio.run(opened(values.args, self.work, given, [name for name in names if name in _OPENED]))
+            return asyncio.run(with_admin(values.args, self.work, given))
         except StoreError as error:
             if self.only_looks:
                 raise CouldNotLook(str(error)) from error
@@ -140,8 +140,8 @@ def verb(
     return declare
 
 
-# What a verb's function may ask for besides its arguments: it is opened for it, and closed again.
-_OPENED = ("admin", "store", "means")
+# What the function of a verb that is awaited gets besides its arguments.
+_ADMIN = "admin"
 
 
 class _Values:
