@@ -1,4 +1,4 @@
-"""requeue, replay and cancel by filter: counted first, asked about, done in steps; and the operations log."""
+"""What is done by filter: counted first, asked about, done in steps; and the operations log."""
 
 import os
 import pty
@@ -89,6 +89,46 @@ def test_requeue_by_filter_is_one_operation(cli: Cli) -> None:
     assert (row["operator"], row["reason"], row["kind"], row["state"]) == ("ada", "receiver is back", "requeue", "done")
     assert (row["affected"], row["subject"]) == (2, "open dead letters of order.*")
     assert row["filter"] == {"type": "order.*"}
+
+
+@pytest.mark.parametrize(("verb", "done"), [("attest", "attested"), ("discard", "discarded")])
+def test_decision_by_filter_is_one_operation(cli: Cli, verb: str, done: str) -> None:
+    given_letters(cli, "a", "b")
+    given_letters(cli, "c", type="memo.saved")
+    cli.publish("d", "--to", "null:a", type="order.paid")
+    cli.attempt(Unknown("timeout"), policy=HOLDING)
+    options = ("dead-letters", verb, "--type", "order.*")
+
+    counted = cli(*options, "--dry-run", *WHY)
+    said = cli(*options, "--yes", *WHY, "--operator", "ada")
+    again = cli(*options, "--yes", *WHY, "--json").json
+
+    assert counted.out == f"3 match: open dead letters of order.*\n3 would be {done}\n"
+    assert said.out.splitlines()[-1] == f"operation 1: 3 dead letters {done}"
+    assert (again["matching"], again["would_affect"]) == (0, 0)
+    [row] = cli("operations", "list", "--json").rows
+    assert (row["operator"], row["kind"], row["affected"], row["skipped"]) == ("ada", verb, 3, 0)
+    assert [each["key"] for each in cli("dead-letters", "list", "--json").rows] == ["c"]
+    assert generations(cli) == [0, 0, 0, 0, *([1, 1, 1] if verb == "attest" else [])]
+
+
+def test_discard_by_filter_says_how_what_was_cancelled_is_closed_too(cli: Cli) -> None:
+    cli("cancel", str(cli.delivery("a")), "--reason", "not wanted")
+
+    nothing = cli("dead-letters", "discard", "--all", "--yes", *WHY)
+    closed = cli("dead-letters", "discard", "--given-up-as", "cancelled", "--yes", "--json", *WHY).json
+
+    assert "1 more, which a person has cancelled, would be left out; to close them, add --given-up-as cancelled" in (
+        nothing.out
+    )
+    assert (closed["affected"], closed["state"]) == (1, "done")
+
+
+def test_notification_id_is_of_one_dead_letter_and_not_of_a_filter(lite: Cli) -> None:
+    said = lite("dead-letters", "attest", "--all", "--yes", "--notification-id", "n-1", *WHY)
+
+    assert said.code == 2
+    assert "--notification-id is the id of one message" in said.err
 
 
 def test_replay_by_filter_skips_what_was_sent_unless_it_is_told_not_to(cli: Cli) -> None:

@@ -158,10 +158,10 @@ PROMISED: tuple[Promise, ...] = (
         ),
     ),
     Promise(
-        "A requeue, replay or cancel of thousands, killed in the middle, goes on, skipping none and doubling none",
+        "An operation on thousands by filter, killed in the middle, goes on, skipping none and doubling none",
         "always",
         (
-            "crash/test_bulk.py::test_bulk_requeue_killed_in_the_middle_skips_none_and_doubles_none",
+            "crash/test_bulk.py::test_bulk_operation_killed_in_the_middle_skips_none_and_doubles_none",
             "store/test_races.py::test_W16_two_people_who_requeue_at_once_open_one_generation",
         ),
     ),

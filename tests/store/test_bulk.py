@@ -11,7 +11,7 @@ from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused, Unknown
 from sendonce.domain.policies import IfUnsure
 from sendonce.errors import NotAllowed, NotFound
-from sendonce.store.bulk import CANCEL, PAUSED, REPLAY, REQUEUE, RUNNING
+from sendonce.store.bulk import ATTEST, CANCEL, DISCARD, PAUSED, REPLAY, REQUEUE, RUNNING
 from sendonce.store.filters import Filter
 from sendonce.store.ports import Store
 from tests.given import POLICY, given_due_deliveries, given_due_delivery, given_lease, result, settle_with
@@ -91,7 +91,7 @@ async def test_operation_skips_and_counts_what_may_have_arrived(database: Databa
     assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 3
 
 
-@pytest.mark.parametrize("kind", [REQUEUE, REPLAY])
+@pytest.mark.parametrize("kind", [REQUEUE, REPLAY, ATTEST, DISCARD])
 async def test_operation_means_what_was_cancelled_only_when_asked_for(
     database: Database, store: Store, kind: str
 ) -> None:
@@ -103,6 +103,70 @@ async def test_operation_means_what_was_cancelled_only_when_asked_for(
 
     assert (done.affected, done.skipped) == (2, 0)
     assert (asked_for.affected, asked_for.skipped) == (1, 0)
+
+
+async def test_attest_by_filter_completes_the_next_generation_of_each_open_dead_letter(
+    database: Database, store: Store
+) -> None:
+    doubtful = await given_doubtful_letter(database, store)
+    await given_letters(database, store, 6)
+    await store.discard([3], operator="ada", reason="not this one")
+
+    done = await finish(store, await begun(store, ATTEST), window=3, most=2)
+
+    assert (done.state, done.looked, done.affected, done.skipped) == ("done", 7, 6, 0)
+    opened = database.execute("select event_id, status, in_doubt from sendonce_deliveries where generation = 1")
+    assert len(opened) == len({row[0] for row in opened}) == 6
+    assert {(row[1], bool(row[2])) for row in opened} == {("Completed", False)}
+    assert database.one("select count(*) from sendonce_dead_letters where closed_as = 'attested'") == 6
+    assert {(row["kind"], row["details"]) for row in database.rows("findings")} == {("attested", "ada: test")}
+    assert database.one("select count(*) from sendonce_findings") == 6
+    [newest] = [row for row in await store.deliveries(Filter()) if row.event_id == doubtful and row.generation == 1]
+    assert [each.kind for each in await store.findings_of(newest.id)] == ["attested"]
+
+
+async def test_discard_by_filter_closes_each_open_dead_letter(database: Database, store: Store) -> None:
+    await given_doubtful_letter(database, store)
+    await given_letters(database, store, 6)
+    await store.attest([3], operator="bob", reason="not this one")
+
+    done = await finish(store, await begun(store, DISCARD), window=3, most=2)
+
+    assert (done.state, done.looked, done.affected, done.skipped) == ("done", 7, 6, 0)
+    letters = sorted((row["closed_as"], row["closed_by"]) for row in database.rows("dead_letters"))
+    assert letters == [("attested", "bob"), *[("discarded", "ada")] * 6]
+    assert database.one("select count(*) from sendonce_deliveries where generation = 1") == 1
+
+
+@pytest.mark.parametrize("kind", [ATTEST, DISCARD])
+async def test_decision_by_filter_counts_what_may_have_arrived_and_leaves_none_of_it_out(
+    database: Database, store: Store, kind: str
+) -> None:
+    await given_doubtful_letter(database, store)
+    await given_letters(database, store, 2)
+
+    planned = await bulk.plan(store, kind, EVERYTHING)
+    done = await finish(store, await begun(store, kind))
+
+    assert (planned.matching, planned.may_have_arrived, planned.skipped, planned.affected) == (3, 1, 0, 3)
+    assert planned.subject == "open dead letters"
+    assert (done.affected, done.skipped) == (3, 0)
+
+
+@pytest.mark.parametrize("kind", [ATTEST, DISCARD])
+async def test_decision_by_filter_leaves_what_others_decide_meanwhile(
+    database: Database, store: Store, kind: str
+) -> None:
+    await given_letters(database, store, 4)
+    operation = await begun(store, kind)
+    await step(store, operation, most=2)
+    await store.open_generations([3], kind="requeue", operator="bob", reason="mine")
+
+    done = await finish(store, operation)
+
+    assert (done.state, done.affected) == ("done", 3)
+    assert [row["closed_as"] for row in database.rows("dead_letters")].count("requeued") == 1
+    assert database.one("select count(*) from sendonce_deliveries where event_id = 3") == 2
 
 
 async def test_filter_takes_what_matches_all_of_it(database: Database, store: Store) -> None:

@@ -213,7 +213,7 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
 
     @address_verb
     async def apreview_operation(self, kind: str, wanted: Filter) -> Planned:
-        """Count what requeue, replay or cancel would do to all that match; nothing is changed."""
+        """Count what requeue, attest, discard, replay or cancel would do to all that match; nothing is changed."""
         return await bulk.plan(await self._store(), kind, wanted)
 
     preview_operation = sync(apreview_operation)
@@ -229,7 +229,8 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     async def abegin_operation(
         self, kind: str, wanted: Filter, *, reason: str, rate: float = DEFAULT_RATE
     ) -> OperationRow:
-        """Enter an operation on all that match now: requeue, replay or cancel. `run_operation` does it."""
+        """Enter an operation on all that match now: requeue, attest, discard, replay or cancel. `run_operation` does
+        it."""
         return await bulk.begin(await self._store(), kind, wanted, operator=self.operator, reason=reason, rate=rate)
 
     begin_operation = sync(abegin_operation)

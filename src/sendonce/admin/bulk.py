@@ -1,4 +1,4 @@
-"""Requeue, replay or cancel all that matches a filter: counted first, then done in steps that survive a crash."""
+"""Requeue, attest, discard, replay or cancel by filter: counted first, then done in steps that survive a crash."""
 
 import time
 from collections.abc import AsyncIterator
@@ -8,13 +8,17 @@ from sendonce.admin.text import one_line, stamp
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.errors import NotFound, StoreBusy
 from sendonce.store.bulk import (
+    ATTEST,
     CANCEL,
     CANCELLED,
     DEFAULT_RATE,
+    DISCARD,
+    OF_LETTERS,
     PAUSED,
     REPLAY,
     REQUEUE,
     RUNNING,
+    SENDS_NOTHING,
     Found,
     NewOperation,
     OperationRow,
@@ -27,7 +31,14 @@ WINDOW = 5000
 MOST = 500
 _COUNTING_WINDOW = 20_000
 _WAITS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_SUBJECTS = {REQUEUE: "open dead letters", REPLAY: "finished deliveries", CANCEL: "waiting deliveries"}
+_LETTERS = "open dead letters"
+_SUBJECTS = {
+    REQUEUE: _LETTERS,
+    ATTEST: _LETTERS,
+    DISCARD: _LETTERS,
+    REPLAY: "finished deliveries",
+    CANCEL: "waiting deliveries",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,7 @@ class Planned:
 
     @property
     def skipped(self) -> int:
-        return 0 if self.even_if_sent else self.may_have_arrived
+        return 0 if self.even_if_sent or self.kind in SENDS_NOTHING else self.may_have_arrived
 
     @property
     def affected(self) -> int:
@@ -167,7 +178,7 @@ async def _matching(store: Store, kind: str, wanted: Filter) -> AsyncIterator[tu
 
 async def _bounds(store: Store, kind: str, wanted: Filter) -> tuple[int, int]:
     first, upper = await store.bounds(kind)
-    if kind != REQUEUE and wanted.since is not None:
+    if kind not in OF_LETTERS and wanted.since is not None:
         first = max(first, await store.first_delivery_since(wanted.since) - 1)
     return first, upper
 

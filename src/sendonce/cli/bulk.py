@@ -18,7 +18,19 @@ from sendonce.cli.prompt import Bar, agrees_by_number, check_terminal, progress
 from sendonce.cli.verbs import Arguments, Verb
 from sendonce.domain.deliveries import ReasonClass
 from sendonce.domain.durations import format_rate
-from sendonce.store.bulk import CANCEL, DEFAULT_RATE, DONE, PAUSED, REPLAY, REQUEUE, OperationRow
+from sendonce.store.bulk import (
+    ATTEST,
+    CANCEL,
+    DEFAULT_RATE,
+    DISCARD,
+    DONE,
+    OF_LETTERS,
+    PAUSED,
+    REPLAY,
+    REQUEUE,
+    SENDS_NOTHING,
+    OperationRow,
+)
 from sendonce.store.filters import Filter
 
 if TYPE_CHECKING:
@@ -28,9 +40,7 @@ if TYPE_CHECKING:
 
 _FILTERS = ("type", "destination", "tenant", "given_up_as", "since", "until")
 _ONLY_WITH_FILTER = {"dry_run": "--dry-run", "yes": "--yes", "rate": "--rate"}
-ATTEST, DISCARD = "attest", "discard"
 _DONE = {REQUEUE: "requeued", REPLAY: "replayed", CANCEL: "cancelled", ATTEST: "attested", DISCARD: "discarded"}
-_OF_DEAD_LETTERS = (REQUEUE, ATTEST, DISCARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +178,11 @@ def reopened_lines(reopened: "list[Reopened]") -> Iterator[str]:
 
 def outcome_lines(operation: OperationRow) -> Iterator[str]:
     """Say what has become of an operation."""
-    noun = ("dead letter", "dead letters") if operation.kind in _OF_DEAD_LETTERS else ("delivery", "deliveries")
+    noun = ("dead letter", "dead letters") if operation.kind in OF_LETTERS else ("delivery", "deliveries")
     yield f"operation {operation.id}: {counted(operation.affected, *noun)} {_DONE[operation.kind]}{_skipped(operation)}"
     if operation.skipped:
-        yield "skipped is what may have arrived, has nothing to send any more, or has changed meanwhile"
+        sent = "" if operation.kind in SENDS_NOTHING else "may have arrived, has nothing to send any more, or "
+        yield f"skipped is what {sent}has changed meanwhile"
     if operation.state == PAUSED:
         yield f"it was paused; go on with: sendonce operations resume {operation.id}"
     elif operation.state != DONE:
@@ -219,14 +230,14 @@ def _plan(planned: "Planned") -> Iterator[str]:
     yield (
         f"{planned.matching:,} match: {planned.subject}" if planned.matching else f"nothing matches: {planned.subject}"
     )
-    if planned.may_have_arrived and planned.kind not in (ATTEST, DISCARD):
+    if planned.may_have_arrived and planned.kind not in SENDS_NOTHING:
         arrived = f"{planned.may_have_arrived:,} of them have arrived already, or may have"
         yield f"{arrived}: " + (
             "done all the same" if planned.even_if_sent else "skipped, unless you add --even-if-sent"
         )
     if planned.cancelled:
         anyway = "name their ids" if planned.kind == REPLAY else "add --given-up-as cancelled"
-        whom = "close them" if planned.kind in (ATTEST, DISCARD) else "send them"
+        whom = "close them" if planned.kind in SENDS_NOTHING else "send them"
         yield f"{planned.cancelled:,} more, which a person has cancelled, would be left out; to {whom}, {anyway}"
     if planned.matching:
         yield f"{planned.affected:,} would be {_DONE[planned.kind]}"

@@ -20,7 +20,6 @@ from sendonce.cli.options import (
     id_of,
     named_destination,
     payload,
-    row_id,
     wanted_of,
 )
 from sendonce.cli.output import Line
@@ -28,7 +27,7 @@ from sendonce.cli.parser import WrongUse
 from sendonce.cli.tables import Cell, Table, address, field_lines, listed, now, when
 from sendonce.cli.verbs import argument, verb
 from sendonce.errors import BadDestination, BadEvent
-from sendonce.store.bulk import REQUEUE
+from sendonce.store.bulk import ATTEST, DISCARD, REQUEUE
 from sendonce.store.filters import Filter, Page
 from sendonce.store.records import Acted, DeadLetterRow
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 _PARTS = ("subject", "text", "html")
 _ID = id_of("dead letter")
-_IDS = argument("ids", nargs="+", type=row_id, metavar="ID", help="the dead letter's id")
 _CANCELLED = argument("--cancelled", action="store_true", help="also what a person has cancelled")
 
 
@@ -151,14 +149,18 @@ def _(done: Reopened) -> Iterator[str]:
 @verb(
     "dead-letters attest",
     "close dead letters that were delivered, as a person knows",
-    _IDS,
+    selection("dead letter", given_up_as=True),
     argument("--notification-id", metavar="ID", help="the other side's id for it, where it is known"),
     WHY_REQUIRED,
     OPERATOR,
 )
-async def attest(admin: "Admin", args: argparse.Namespace, ids: list[int]) -> list[Attested]:
+async def attest(
+    admin: "Admin", args: argparse.Namespace, ids: list[int], wanted: Filter | None
+) -> list[Attested] | Bulk:
     if args.notification_id and len(set(ids)) != 1:
         raise WrongUse("--notification-id is the id of one message; attest the others without it, or one by one")
+    if wanted is not None:
+        return await run_bulk(admin, args, ATTEST, wanted)
     return await admin.aattest(ids, reason=args.reason, notification_id=args.notification_id)
 
 
@@ -170,17 +172,19 @@ def _attested(attested: list[Attested]) -> Iterator[str]:
         )
 
 
-attest.text(_attested)
+tell_bulk(attest, _attested)
 
 
 @verb(
     "dead-letters discard",
     "close dead letters without sending them",
-    _IDS,
+    selection("dead letter", given_up_as=True),
     WHY_REQUIRED,
     OPERATOR,
 )
-async def discard(admin: "Admin", args: argparse.Namespace, ids: list[int]) -> Acted:
+async def discard(admin: "Admin", args: argparse.Namespace, ids: list[int], wanted: Filter | None) -> Acted | Bulk:
+    if wanted is not None:
+        return await run_bulk(admin, args, DISCARD, wanted)
     return await admin.adiscard(ids, reason=args.reason)
 
 
@@ -189,4 +193,4 @@ def _discarded(acted: Acted) -> Iterator[str]:
         yield f"dead letter {each} is discarded"
 
 
-discard.text(_discarded)
+tell_bulk(discard, _discarded)

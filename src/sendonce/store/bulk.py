@@ -1,6 +1,6 @@
 """What people have done, and what is done by filter, in steps: how far one has come is written with what it did."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self, TypeAlias
@@ -11,11 +11,15 @@ from sendonce.store.dead_letters import open_next
 from sendonce.store.deliveries import give_up
 from sendonce.store.filters import Filter, Page, ids_of, look, walk
 from sendonce.store.operations_log import log, said
+from sendonce.store.reconciliation import complete_next
 
 STATES = RUNNING, PAUSED, DONE, CANCELLED = "running", "paused", "done", "cancelled"
-REQUEUE, REPLAY, CANCEL = "requeue", "replay", "cancel"
+REQUEUE, REPLAY, CANCEL, ATTEST, DISCARD = "requeue", "replay", "cancel", "attest", "discard"
+OF_LETTERS = (REQUEUE, ATTEST, DISCARD)
+# Send nothing, so what may have arrived is not left out.
+SENDS_NOTHING = (ATTEST, DISCARD)
 DEFAULT_RATE = 500.0
-WINDOWS = {REQUEUE: "requeue_window", REPLAY: "replay_window", CANCEL: "cancel_window"}
+WINDOWS = {**dict.fromkeys(OF_LETTERS, "letter_window"), REPLAY: "replay_window", CANCEL: "cancel_window"}
 # What the log says of whoever brings an operation to a state.
 CHANGES = {RUNNING: "resume", PAUSED: "pause", CANCELLED: "cancel"}
 
@@ -46,7 +50,8 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOperation:
-    """An operation that is to be done in steps: `kind` is requeue, replay or cancel, `rate` how many a second."""
+    """An operation that is to be done in steps: `kind` is requeue, attest, discard, replay or cancel, `rate` how many a
+    second."""
 
     kind: str
     operator: str
@@ -56,10 +61,6 @@ class NewOperation:
     rate: float
     first_id: int
     upper_id: int
-
-
-# Does what an operation is for to these, and says how many were changed.
-Act: TypeAlias = Callable[[OperationRow, Sequence[int]], Steps[int]]
 
 
 class Found(NamedTuple):
@@ -87,6 +88,10 @@ class Window(NamedTuple):
         return cls(rows[0][0], rows[0][1], found)
 
 
+# Does what an operation is for to these, and says how many were changed.
+Act: TypeAlias = Callable[[OperationRow, Sequence[Found]], Steps[int]]
+
+
 def operations(*, before: int | None = None, state: str | None = None, limit: int = 50) -> Steps[Page[OperationRow]]:
     """List what people have done, the newest first, with ids below `before`."""
 
@@ -102,13 +107,13 @@ def operation(operation_id: int) -> Steps[OperationRow | None]:
 
 
 def match(kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Steps[Window]:
-    """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
+    """Look at up to `window` dead letters (OF_LETTERS) or deliveries (replay, cancel) above `after`, and no more."""
     return _match(kind, wanted, (after, upper, window), window)
 
 
 def bounds(kind: str) -> Steps[tuple[int, int]]:
     """The ids between which all that there is now is found: above the first, up to the second."""
-    [(first, upper)] = yield from rows("letter_bounds" if kind == REQUEUE else "delivery_bounds")
+    [(first, upper)] = yield from rows("letter_bounds" if kind in OF_LETTERS else "delivery_bounds")
     return first, upper
 
 
@@ -130,12 +135,12 @@ def begin_operation(operation: NewOperation) -> Steps[OperationRow]:
 
 
 def step(operation_id: int, *, window: int, most: int) -> Steps[OperationRow]:
-    """Look at up to `window` more, and open the next generation of up to `most` of those that match.
+    """Look at up to `window` more, and requeue, replay, attest or discard up to `most` of those that match.
 
     What was done, and how far it has come, are one transaction under a lock on the operation: of two who step at
     once the second goes on where the first has come to. Nothing is done when it is not running.
     """
-    return _step(operation_id, window, most, _open)
+    return _step(operation_id, window, most, _act)
 
 
 def cancel_step(operation_id: int, *, window: int, most: int) -> Steps[OperationRow]:
@@ -174,9 +179,10 @@ def _step(operation_id: int, window: int, most: int, act: Act) -> Steps[Operatio
         return found
     wanted = Filter.read(found.filter)
     seen = yield from _match(found.kind, wanted, (found.last_id, found.upper_id, window), most)
-    ids = [each.delivery_id for each in seen.found if wanted.even_if_sent or not each.may_have_arrived]
+    takes_all = wanted.even_if_sent or found.kind in SENDS_NOTHING
+    chosen = [each for each in seen.found if takes_all or not each.may_have_arrived]
     last_id = found.upper_id if seen.last_id is None else seen.last_id
-    affected = (yield from act(found, ids)) if ids else 0
+    affected = (yield from act(found, chosen)) if chosen else 0
     [moved] = yield from records(
         OperationRow,
         "move_operation",
@@ -190,12 +196,17 @@ def _step(operation_id: int, window: int, most: int, act: Act) -> Steps[Operatio
     return moved
 
 
-def _open(operation: OperationRow, ids: Sequence[int]) -> Steps[int]:
+def _act(operation: OperationRow, found: Sequence[Found]) -> Steps[int]:
+    return (yield from _ACTS[operation.kind](operation, found))
+
+
+def _open(operation: OperationRow, found: Sequence[Found]) -> Steps[int]:
     """Open the next generation of those that are as they were found and have content to send, once they are held."""
-    yield from rows("lock_deliveries", delivery_ids=list(ids))
-    gone = set(ids_of((yield from rows("without_content", delivery_ids=list(ids)))))
-    found = yield from rows("still_open", delivery_ids=list(ids), kind=operation.kind)
-    held = {delivery_id: is_letter for delivery_id, is_letter in found if delivery_id not in gone}
+    ids = [each.delivery_id for each in found]
+    yield from rows("lock_deliveries", delivery_ids=ids)
+    gone = set(ids_of((yield from rows("without_content", delivery_ids=ids))))
+    still = yield from rows("still_open", delivery_ids=ids, kind=operation.kind)
+    held = {delivery_id: is_letter for delivery_id, is_letter in still if delivery_id not in gone}
     closed = set(
         ids_of((yield from rows("close_dead_letters_of", delivery_ids=list(held), operator=operation.operator)))
     )
@@ -205,8 +216,26 @@ def _open(operation: OperationRow, ids: Sequence[int]) -> Steps[int]:
     return len(opened)
 
 
-def _cancel(operation: OperationRow, ids: Sequence[int]) -> Steps[int]:
-    return len((yield from give_up(ids, operation.reason)))
+def _attest(operation: OperationRow, found: Sequence[Found]) -> Steps[int]:
+    """Complete the next generation of those whose dead letter is still open, once they are held."""
+    yield from rows("lock_deliveries", delivery_ids=[each.delivery_id for each in found])
+    letters = [each.id for each in found]
+    closed = set(ids_of((yield from rows("close_attested", dead_letter_ids=letters, operator=operation.operator))))
+    delivered = [each.delivery_id for each in found if each.id in closed]
+    yield from complete_next(delivered, f"{operation.operator}: {operation.reason}")
+    return len(delivered)
+
+
+def _discard(operation: OperationRow, found: Sequence[Found]) -> Steps[int]:
+    letters = [each.id for each in found]
+    return len((yield from rows("discard", dead_letter_ids=letters, operator=operation.operator)))
+
+
+_ACTS: Mapping[str, Act] = {REQUEUE: _open, REPLAY: _open, ATTEST: _attest, DISCARD: _discard}
+
+
+def _cancel(operation: OperationRow, found: Sequence[Found]) -> Steps[int]:
+    return len((yield from give_up([each.delivery_id for each in found], operation.reason)))
 
 
 def _match(kind: str, wanted: Filter, place: tuple[int, int, int], most: int) -> Steps[Window]:

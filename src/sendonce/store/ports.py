@@ -457,7 +457,8 @@ class BulkStore(OperationsStore, Protocol):
     """What is done to all that match a filter: an operation that is kept, and can be taken up again at any time."""
 
     async def match(self, kind: str, wanted: Filter, *, after: int, upper: int, window: int) -> Window:
-        """Look at up to `window` dead letters (requeue) or deliveries (replay, cancel) above `after`, and no more."""
+        """Look at up to `window` dead letters (requeue, attest, discard) or deliveries (replay, cancel) above `after`,
+        and no more."""
         ...
 
     async def bounds(self, kind: str) -> tuple[int, int]:
@@ -469,7 +470,7 @@ class BulkStore(OperationsStore, Protocol):
         ...
 
     async def step(self, operation_id: int, *, window: int, most: int) -> OperationRow:
-        """Look at up to `window` more, and open the next generation of up to `most` of those that match.
+        """Look at up to `window` more, and requeue, replay, attest or discard up to `most` of those that match.
 
         What was done, and how far it has come, are one transaction under a lock on the operation: of two who step at
         once the second goes on where the first has come to. Nothing is done when it is not running.

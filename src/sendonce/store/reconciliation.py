@@ -9,7 +9,7 @@ from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, records, rows
 from sendonce.store.dead_letters import check_all_closed
 from sendonce.store.deliveries import delivery_rows
-from sendonce.store.filters import LAST
+from sendonce.store.filters import LAST, ids_of
 from sendonce.store.losses import doubt_step
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow
@@ -63,25 +63,36 @@ def attest(
     yield from rows("lock_deliveries", delivery_ids=deliveries)
     closed = yield from rows("close_attested", dead_letter_ids=ids, operator=said(operator))
     check_all_closed("attest", ids, [row[0] for row in closed])
-    opened: list[int] = []
-    for delivery_id in deliveries:
-        [(new_id,)] = yield from rows("attest", delivery_id=delivery_id, notification_id=_named(notification_id))
-        yield from add_finding(new_id, kind=ATTESTED, details=f"{operator}: {reason}")
-        opened.append(new_id)
+    opened = yield from complete_next(deliveries, f"{operator}: {reason}", notification_id)
     logged = yield from log("attest", operator, reason, ids, subject="dead letter")
     return Acted(ids=tuple(opened), operation_id=logged.operation_id)
 
 
+def complete_next(delivery_ids: Sequence[int], word: str, notification_id: str | None = None) -> Steps[list[int]]:
+    """Open the next generation of each of these, completed on a person's word; the new ids in their order, as they are
+    given out in it."""
+    made = yield from rows("attest", delivery_ids=list(delivery_ids), notification_id=_named(notification_id))
+    opened = sorted(ids_of(made))
+    yield from _add_findings(opened, ATTESTED, word, None)
+    return opened
+
+
 def add_finding(delivery_id: int, *, kind: str, details: str, notification_id: str | None = None) -> Steps[bool]:
     """Write what reconciliation found; False when the same was found of it before."""
+    return bool((yield from _add_findings([delivery_id], kind, details, notification_id)))
+
+
+def _add_findings(
+    delivery_ids: Sequence[int], kind: str, details: str, notification_id: str | None
+) -> Steps[list[int]]:
     found = yield from rows(
-        "add_finding",
-        delivery_id=delivery_id,
+        "add_findings",
+        delivery_ids=list(delivery_ids),
         kind=clean(kind, CODE_LENGTH),
         details=clean(details, MESSAGE_LENGTH),
         notification_id=_named(notification_id),
     )
-    return bool(found)
+    return ids_of(found)
 
 
 def left_alone() -> Steps[tuple[int, datetime | None]]:

@@ -20,7 +20,7 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.domain.texts import provider_token
 from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
-from sendonce.store.bulk import CANCEL, REPLAY, REQUEUE
+from sendonce.store.bulk import ATTEST, CANCEL, DISCARD, REPLAY, REQUEUE
 from sendonce.store.filters import Filter
 from sendonce.store.late_evidence import PLACES
 from sendonce.store.postgres.doctor import examine
@@ -149,7 +149,7 @@ async def evidence(store: PostgresStore) -> None:
 
 
 async def by_filter(store: PostgresStore) -> None:
-    for kind in (REQUEUE, REPLAY, CANCEL):
+    for kind in (REQUEUE, ATTEST, DISCARD, REPLAY, CANCEL):
         operation = await begun(store, kind, Filter(type="order.*"))
         await store.match(kind, Filter(), after=operation.first_id, upper=operation.upper_id, window=5000)
         await step(store, operation, most=100)

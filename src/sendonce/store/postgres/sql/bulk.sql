@@ -15,7 +15,7 @@ select g.last_id, g.looked, m.id, m.nth, m.delivery_id, m.may_have_arrived
 id, kind, operator, reason, subject, state, filter, rate, first_id, last_id, upper_id, looked, affected, skipped,
 created_at, updated_at, finished_at
 
--- name: requeue_window
+-- name: letter_window
 -- A bounded step up the dead letters. What a person has cancelled is meant only when it is asked for.
 with w as materialized (
   select z.id, z.delivery_id, z.reason, z.created_at, z.closed_at, row_number() over (order by z.id) as nth

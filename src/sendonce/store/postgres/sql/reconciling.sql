@@ -52,8 +52,9 @@ insert into sendonce_deliveries
    notification_id, status, next_attempt_at, notified_at)
 select d.event_id, d.subscription_id, d.destination, d.destination_hash, d.generation + 1, d.corrections, d.has_content,
        d.if_unsure, coalesce(:notification_id::text, d.notification_id), 'Completed', null, now()
-  from sendonce_deliveries d
- where d.id = :delivery_id
+  from unnest(:delivery_ids::bigint[]) with ordinality as w(id, place)
+  join sendonce_deliveries d on d.id = w.id
+ order by w.place
 returning id;
 
 -- name: close_attested
@@ -64,14 +65,16 @@ update sendonce_dead_letters
    and closed_at is null
 returning id;
 
--- name: add_finding
--- The same found twice is one finding.
+-- name: add_findings
+-- The same found twice of a delivery is one finding.
 insert into sendonce_findings (delivery_id, kind, notification_id, details)
-select :delivery_id, :kind::text, :notification_id::text, :details::text
+select w.id, :kind::text, :notification_id::text, :details::text
+  from unnest(:delivery_ids::bigint[]) as w(id)
  where not exists (
-   select 1 from sendonce_findings
-    where delivery_id = :delivery_id and kind = :kind::text
-      and notification_id is not distinct from :notification_id::text)
+   select 1 from sendonce_findings f
+    where f.delivery_id = w.id and f.kind = :kind::text
+      and f.notification_id is not distinct from :notification_id::text
+    offset 0)
 returning id;
 
 -- name: completed_window

@@ -44,10 +44,11 @@ select id, delivery_id, closed_as from sendonce_dead_letters
 insert into sendonce_deliveries
   (event_id, subscription_id, created_at, next_attempt_at, updated_at, destination, destination_hash, generation,
    corrections, has_content, if_unsure, notification_id, status, notified_at)
-select event_id, subscription_id, :now, null, :now, destination, destination_hash, generation + 1, corrections,
-       has_content, if_unsure, coalesce(:notification_id, notification_id), 'Completed', :now
-  from sendonce_deliveries
- where id = :delivery_id
+select d.event_id, d.subscription_id, :now, null, :now, d.destination, d.destination_hash, d.generation + 1,
+       d.corrections, d.has_content, d.if_unsure, coalesce(:notification_id, d.notification_id), 'Completed', :now
+  from json_each(:delivery_ids) w
+ cross join sendonce_deliveries d not indexed on d.id = w.value
+ order by w.key
 returning id;
 
 -- name: close_attested
@@ -56,13 +57,14 @@ update sendonce_dead_letters
  where id in (select value from json_each(:dead_letter_ids)) and closed_at is null
 returning id;
 
--- name: add_finding
--- The same found twice is one finding.
+-- name: add_findings
+-- The same found twice of a delivery is one finding.
 insert into sendonce_findings (delivery_id, created_at, kind, notification_id, details)
-select :delivery_id, :now, :kind, :notification_id, :details
+select w.value, :now, :kind, :notification_id, :details
+  from json_each(:delivery_ids) w
  where not exists (
-   select 1 from sendonce_findings
-    where delivery_id = :delivery_id and kind = :kind and notification_id is :notification_id)
+   select 1 from sendonce_findings f
+    where f.delivery_id = w.value and f.kind = :kind and f.notification_id is :notification_id)
 returning id;
 
 -- name: completed_window
