@@ -80,13 +80,15 @@ async def test_desk_shows_events_deliveries_attempts_and_why(
 async def test_dead_letter_is_listed_and_requeued(database: Database, store: Store, acme: TenantAdmin) -> None:
     delivery_id = await given(database, store, Refused("410"))
     [letter] = await acme.adead_letters(type="memo.created", reason=ReasonClass.REFUSED)
+    [group] = await acme.adead_letter_summary(type="memo.created")
+    assert (group.reason, group.type, group.host, group.count) == (ReasonClass.REFUSED, "memo.created", "null", 1)
 
     [reopened] = await acme.as_operator("bob").arequeue([letter.id], reason="it is back")
 
     assert (letter.delivery_id, reopened.old_delivery_id) == (delivery_id, delivery_id)
     assert (await acme.adelivery(reopened.delivery_id)).generation == 1
     assert (await acme.adead_letter(letter.id)).closed_as == "requeued"
-    assert len(await acme.adead_letters()) == 0
+    assert len(await acme.adead_letters()) == len(await acme.adead_letter_summary()) == 0
     [row] = [row for row in database.rows("operations") if row["kind"] == "requeue"]
     assert (row["operator"], row["reason"]) == ("bob", "it is back")
 
@@ -302,6 +304,7 @@ async def test_tenant_neither_sees_nor_touches_what_is_anothers(
         other.aevents(),
         other.adeliveries(),
         other.adead_letters(),
+        other.adead_letter_summary(),
         other.asubscriptions(),
         other.aundelivered(),
     ]

@@ -1,5 +1,6 @@
 import os
 import pty
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Failed, Refused
+from sendonce.store import filters
 from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 from tests.cli.workbench import Cli, clean_environment, run
 
@@ -182,3 +184,40 @@ def _read_all(descriptor: int) -> str:
     finally:
         os.close(descriptor)
     return shown.decode()
+
+
+def test_summary_counts_dead_letters_alike(cli: Cli) -> None:
+    for key, to in (("a", "https://a.example/1"), ("b", "https://a.example/2"), ("c", "null:c")):
+        cli.publish(key, "--to", to, "--tenant", "acme")
+    cli.publish("d", "--to", "null:d", type="order.paid")
+    cli.attempt(Refused("http_410"))
+
+    said = cli("dead-letters", "summary")
+    rows = cli("dead-letters", "summary", "--tenant", "acme", "--json").rows
+    cut = cli("dead-letters", "summary", "--limit", "1")
+
+    lines = [line.split()[:5] for line in said.out.splitlines()]
+    assert lines == [
+        ["COUNT", "REASON", "ERROR", "TYPE", "HOST"],
+        ["2", "refused", "http_410", "memo.saved", "a.example"],
+        ["1", "refused", "http_410", "memo.saved", "null"],
+        ["1", "refused", "http_410", "order.paid", "null"],
+    ]
+    assert [(row["host"], row["count"]) for row in rows] == [("a.example", 2), ("null", 1)]
+    assert rows[0]["oldest_at"] <= rows[0]["newest_at"]
+    assert cut.out.endswith("these are the 1 largest groups; for more, give a higher --limit\n")
+    assert cli("dead-letters", "summary", "--type", "memo.gone").out == "no dead letters match\n"
+
+
+def test_summary_says_how_far_it_looked(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "SIZES", (2,))
+    for key in ("a", "b", "c"):
+        lite.publish(key, "--to", "null:a")
+        lite.attempt(Refused("http_410"))
+
+    newest = lite("dead-letters", "summary")
+    rest = lite("dead-letters", "summary", "--before", "2", "--json").rows
+
+    assert newest.out.splitlines()[1].split()[0] == "2"
+    assert re.search(r"looked back to .* UTC; older ones: --before 2\n", newest.out)
+    assert [row["count"] for row in rest] == [1]

@@ -155,15 +155,16 @@ async def test_dead_letters_go_on_where_one_was_that_is_gone(database: Database,
     assert [row.delivery_id for row in rest] == [ids[1], ids[0]]
 
 
-async def test_summary_counts_dead_letters_by_reason_code_and_host(
+async def test_summary_counts_dead_letters_by_reason_code_type_and_host(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters, "SIZES", (500, 500))
     addresses = ["https://a.example/1", "https://a.example/2", "https://b.example/", "mailto:ada@example.com"]
     for address in addresses:
         given_due_delivery(database, to=address)
+    given_due_delivery(database, to="null:a", type="memo.saved")
     await settle_with(store, await given_lease(store), Refused("410"))
-    cancelled = given_due_delivery(database, to="https://a.example/3")
+    cancelled = given_due_delivery(database, to="https://a.example/3", type="memo.saved")
     await store.cancel([cancelled], **WHO)
 
     summary = await store.dead_letter_summary(Filter())
@@ -171,10 +172,11 @@ async def test_summary_counts_dead_letters_by_reason_code_and_host(
     of_one = await store.dead_letter_summary(Filter(destination=addresses[0]))
 
     refused = ReasonClass.REFUSED
-    assert [(each.reason, each.error_code, each.host, each.count) for each in summary] == [
-        (refused, "410", "a.example", 2),
-        (refused, "410", "b.example", 1),
-        (refused, "410", "mailto", 1),
+    assert [(each.reason, each.error_code, each.type, each.host, each.count) for each in summary] == [
+        (refused, "410", "memo.created", "a.example", 2),
+        (refused, "410", "memo.created", "b.example", 1),
+        (refused, "410", "memo.created", "mailto", 1),
+        (refused, "410", "memo.saved", "null", 1),
     ]
     assert summary.is_end
     assert summary[0].oldest_at == summary[0].newest_at

@@ -20,6 +20,7 @@ from sendonce.store.ports import Store
 from sendonce.store.records import (
     Acted,
     AttemptRow,
+    DeadLetterGroup,
     DeadLetterRow,
     DeliveryRow,
     EventRow,
@@ -130,6 +131,15 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
         return page(await (await self._store()).dead_letters(self._filter(wanted)), self._dead_letter)
 
     dead_letters = sync(adead_letters)
+
+    async def adead_letter_summary(self, **wanted: Unpack[Wanted]) -> Page[DeadLetterGroup]:
+        """Count the open dead letters by reason, error code, type and host, the largest groups first.
+
+        As lists do, it looks at a bounded number of them, the newest, and says how far it looked.
+        """
+        return await (await self._store()).dead_letter_summary(self._filter(wanted))
+
+    dead_letter_summary = sync(adead_letter_summary)
 
     async def adead_letter(self, dead_letter_id: int) -> DeadLetter:
         return self._dead_letter(await self._owned_dead_letter(dead_letter_id))

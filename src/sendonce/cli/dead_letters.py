@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from sendonce.admin.dead_letters import Attested, Reopened, check_open
 from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
 from sendonce.cli.options import (
+    BEFORE,
+    DEFAULT_LIMIT,
     DESTINATION,
     EVEN_IF_SENT,
     OPERATOR,
@@ -18,6 +20,7 @@ from sendonce.cli.options import (
     TYPE,
     WHY_REQUIRED,
     id_of,
+    limit,
     named_destination,
     payload,
     wanted_of,
@@ -29,7 +32,7 @@ from sendonce.cli.verbs import argument, verb
 from sendonce.errors import BadDestination, BadEvent
 from sendonce.store.bulk import ATTEST, DISCARD, REQUEUE
 from sendonce.store.filters import Filter, Page
-from sendonce.store.records import Acted, DeadLetterRow
+from sendonce.store.records import Acted, DeadLetterGroup, DeadLetterRow
 
 if TYPE_CHECKING:
     from sendonce.admin.api import Admin
@@ -75,6 +78,52 @@ def _table(letters: Page[DeadLetterRow]) -> Table:
         for each in letters
     ]
     return Table(["ID", "DELIVERY", "REASON", "TYPE", "KEY", "DESTINATION", "ERROR", "GIVEN UP"], rows)
+
+
+@verb(
+    "dead-letters summary",
+    "count the open dead letters by reason, error, type and where they were to go",
+    TYPE,
+    DESTINATION,
+    REASON_CLASS,
+    _CANCELLED,
+    TENANT,
+    SINCE,
+    BEFORE,
+    argument(
+        "--limit",
+        type=limit,
+        default=DEFAULT_LIMIT,
+        metavar="N",
+        help=f"at most so many groups, the largest first (default {DEFAULT_LIMIT})",
+    ),
+)
+async def summarise(admin: "Admin", args: argparse.Namespace) -> Page[DeadLetterGroup]:
+    return await admin.adead_letter_summary(**wanted_of(args))
+
+
+@summarise.text
+def _(page: Page[DeadLetterGroup], limit: int) -> Iterator[Line]:
+    yield from listed(page, _groups, "dead letters", limit + 1)
+    if len(page) == limit:
+        yield f"these are the {limit} largest groups; for more, give a higher --limit"
+
+
+def _groups(groups: Page[DeadLetterGroup]) -> Table:
+    at = now()
+    rows = [
+        [
+            Cell(f"{each.count:,}"),
+            Cell(each.reason, "red"),
+            Cell(each.error_code or ""),
+            Cell(each.type),
+            address(each.host),
+            when(each.oldest_at, at),
+            when(each.newest_at, at),
+        ]
+        for each in groups
+    ]
+    return Table(["COUNT", "REASON", "ERROR", "TYPE", "HOST", "OLDEST", "NEWEST"], rows)
 
 
 @verb("dead-letters show", "show one dead letter", _ID)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
-from sendonce.domain.destinations import place_of
+from sendonce.domain.destinations import place_of, scheme_of
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.corrections import check_not_corrected
@@ -28,7 +28,7 @@ def dead_letters(wanted: Filter) -> Steps[Page[DeadLetterRow]]:
 
 
 def dead_letter_summary(wanted: Filter) -> Steps[Page[DeadLetterGroup]]:
-    """Count the open dead letters by reason, error code and host, the most first."""
+    """Count the open dead letters by reason, error code, type and host, the most first."""
     counted: list[GivenUp] = []
 
     def matching(ids: list[int], _: int) -> Steps[list[DeadLetterRow]]:
@@ -117,18 +117,20 @@ def _window_of(wanted: Filter) -> Window:
 
 
 def _grouped(counted: Iterable[GivenUp]) -> list[DeadLetterGroup]:
-    groups: defaultdict[tuple[ReasonClass, str | None, str], list[GivenUp]] = defaultdict(list)
+    groups: defaultdict[tuple[ReasonClass, str | None, str, str], list[GivenUp]] = defaultdict(list)
     for each in counted:
-        groups[each.reason, each.error_code, place_of(each.address)].append(each)
+        host = place_of(each.address) or scheme_of(each.address)
+        groups[each.reason, each.error_code, each.type, host].append(each)
     found = [
         DeadLetterGroup(
             reason=reason,
             error_code=code,
+            type=type,
             host=host,
             count=sum(each.amount for each in group),
             oldest_at=min(each.oldest_at for each in group),
             newest_at=max(each.newest_at for each in group),
         )
-        for (reason, code, host), group in groups.items()
+        for (reason, code, type, host), group in groups.items()
     ]
-    return sorted(found, key=lambda each: (-each.count, each.reason, each.error_code or "", each.host))
+    return sorted(found, key=lambda each: (-each.count, each.reason, each.error_code or "", each.type, each.host))

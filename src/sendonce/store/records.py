@@ -108,10 +108,11 @@ class DeadLetterRow:
 
 
 class GivenUp(NamedTuple):
-    """So many open dead letters with the same reason, error code and destination."""
+    """So many open dead letters with the same reason, error code, type and destination."""
 
     reason: ReasonClass
     error_code: str | None
+    type: str
     address: str
     amount: int
     oldest_at: datetime
@@ -120,10 +121,12 @@ class GivenUp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterGroup:
-    """So many open dead letters with the same reason and error code, at one host (or of one channel without hosts)."""
+    """So many open dead letters of one type with the same reason and error code, at one host. `host` is the scheme of
+    what has none."""
 
     reason: ReasonClass
     error_code: str | None
+    type: str
     host: str
     count: int
     oldest_at: datetime

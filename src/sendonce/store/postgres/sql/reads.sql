@@ -215,8 +215,8 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
  limit :limit;
 
 -- name: given_up
--- How many dead letters have the same reason, error code and destination, and when they were given up.
-select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
+-- How many dead letters have the same reason, error code, type and destination, and when they were given up.
+select z.reason, z.error_code, e.type, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
   from unnest(:ids::bigint[]) as w(id)
  cross join lateral (select t.* from sendonce_dead_letters t where t.id = w.id offset 0) z
  cross join lateral (
@@ -227,8 +227,8 @@ select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*),
    and :(wanted)
    and (:since::timestamptz is null or z.created_at >= :since::timestamptz)
    and (:until::timestamptz is null or z.created_at < :until::timestamptz)
- group by 1, 2, 3
- order by 1, 2, 3;
+ group by 1, 2, 3, 4
+ order by 1, 2, 3, 4;
 
 -- name: subscription_window
 select id from sendonce_subscriptions where id < :before order by id desc limit :window;

@@ -218,8 +218,8 @@ select z.id, z.delivery_id, d.event_id, e.tenant, e.type, e.key, d.destination, 
  limit :limit;
 
 -- name: given_up
--- How many dead letters have the same reason, error code and destination, and when they were given up.
-select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
+-- How many dead letters have the same reason, error code, type and destination, and when they were given up.
+select z.reason, z.error_code, e.type, coalesce(s.destination, d.destination), count(*), min(z.created_at), max(z.created_at)
   from json_each(:ids) w
  cross join sendonce_dead_letters z not indexed on z.id = w.value
  cross join sendonce_deliveries d not indexed on d.id = z.delivery_id
@@ -229,8 +229,8 @@ select z.reason, z.error_code, coalesce(s.destination, d.destination), count(*),
    and :(wanted)
    and (:since is null or z.created_at >= :since)
    and (:until is null or z.created_at < :until)
- group by 1, 2, 3
- order by 1, 2, 3;
+ group by 1, 2, 3, 4
+ order by 1, 2, 3, 4;
 
 -- name: subscription_window
 select id from sendonce_subscriptions not indexed where id < :before order by id desc limit :window;
