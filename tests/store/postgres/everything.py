@@ -22,6 +22,7 @@ from sendonce.outbox.entries import Draft
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import ATTEST, CANCEL, DISCARD, REPLAY, REQUEUE
 from sendonce.store.filters import Filter
+from sendonce.store.inbox import MessageFilter
 from sendonce.store.late_evidence import PLACES
 from sendonce.store.postgres.doctor import examine
 from sendonce.store.postgres.store import PostgresStore
@@ -65,6 +66,7 @@ async def do_everything(url: str) -> None:
         await evidence(store)
         await by_filter(store)
         await reconcile(store)
+        await decide_messages(store)
         await consume(store)
         await alert(store)
         await look(store)
@@ -235,6 +237,24 @@ async def consume(store: PostgresStore) -> None:
     await store.fail_message(waiting.arrived, waiting.row_id, content, failure, worker="w:1")
 
 
+async def decide_messages(store: PostgresStore) -> None:
+    """What people see of messages, and what they decide about dead ones and about one that waits."""
+    key = f"m-{million.HANDLED - 7}"
+    for wanted in (MessageFilter(), MessageFilter(consumer="nobody"), MessageFilter(message_id=key)):
+        await store.messages(wanted)
+    dead = (await store.messages(MessageFilter(dead=True, limit=4))).rows
+    assert len(dead) == 4
+    [waiting] = await store.messages_called(f"m-{million.HANDLED + 10}")
+    for row in (*dead, waiting):
+        assert await store.message(row.id)
+        assert await store.tries_of(row.id)
+    assert await store.receipts_of(key)
+    assert (await store.inbox_counts()).dead
+    await store.retry_messages([row.id for row in dead[:2]], operator="ada", reason="test")
+    await store.discard_messages([*[row.id for row in dead[2:]], waiting.id], operator="ada", reason="test")
+    await store.erase_message(key, operator="ada", reason="test")
+
+
 async def prune(store: PostgresStore) -> None:
     """Of some events only: the rest is what the other tests are made with. The first ones have requests."""
     for stage, after in ((Stage.PAYLOADS, 0), (Stage.HISTORY, million.REQUESTS), (Stage.KEYS, 0)):
@@ -244,6 +264,9 @@ async def prune(store: PostgresStore) -> None:
     for person in (Person(destination="null:a"), Person(subject="nobody")):
         found, _ = await store.events_of(person, 0, limit=100)
         await store.erase(found, person, shared=False, operator="ada")
+    # What has only just ended is dropped at last, so that the rest of it is still there for what comes before.
+    for contents, keep in ((timedelta(0), None), (None, timedelta(days=7)), (None, timedelta(0))):
+        assert await store.drop_inbox(limit=100, keep=keep, contents=contents) == (200 if keep else 100)
 
 
 async def look(store: PostgresStore) -> None:

@@ -11,6 +11,7 @@ SUBSCRIPTIONS = 5_000
 DUE = 100_000
 RETRYING = 2_000
 PARKED = 2_000
+HANDLED = 50_000
 
 # Keys are put back when the rows are there, and nothing is logged: faster, and the same to the planner.
 _BEGIN = """
@@ -106,13 +107,26 @@ insert into sendonce_findings (delivery_id, attempt, kind) select n, 1, 'late_re
 insert into sendonce_contents (event_id, destination_hash, content)
 select n, encode(substr(sha256('6:null:a'::bytea), 1, 16), 'hex')::uuid, '{}' from generate_series(1, 20000) n;
 insert into sendonce_receipts (consumer, message_id, handled_at)
-select 'wallet', 'm-' || n, now() from generate_series(1, 20000) n;
-insert into sendonce_messages (consumer, message_id, source, status, begun, finished, next_attempt_at, ended_at, body)
-select 'wallet', 'm-' || n, 'nats:main/payments', case when n > 19900 then 'PendingRetry' else 'Completed' end, 2, 1,
-       case when n > 19900 then now() end, case when n <= 19900 then now() end, '{}'
-  from generate_series(1, 20000) n;
+select 'wallet', 'm-' || n, now() from generate_series(1, %(handled)s) n;
+insert into sendonce_receipts (consumer, message_id, received_at, handled_at)
+select 'wallet', 'old-' || n, now() - interval '30 days', now() - interval '30 days' from generate_series(1, 1000) n;
+insert into sendonce_messages (consumer, message_id, source, status, reason, begun, finished, next_attempt_at, ended_at,
+                               content_gone_at, body)
+select 'wallet', 'm-' || n, 'nats:main/payments',
+       case when n <= %(handled)s then 'Completed' when n %% 10 = 0 then 'PendingRetry' else 'DeadLettered' end,
+       case when n > %(handled)s and n %% 10 > 0 then 'exhausted' end, 2, 1,
+       case when n > %(handled)s and n %% 10 = 0 then now() end,
+       case when n <= %(handled)s or n %% 10 > 0 then now() end,
+       case when n <= %(handled)s - 1000 then now() end,
+       case when n > %(handled)s - 1000 then '{}'::bytea end
+  from generate_series(1, %(handled)s + 1000) n;
 insert into sendonce_tries (message, number, finished_at, outcome)
-select n, 1, now(), 'Failed' from generate_series(1, 20000) n;
+select n, 1, now(), 'Failed' from generate_series(1, %(handled)s + 1000) n;
+insert into sendonce_evidence (created_at, delivery_id, source, outcome, reference, effect)
+select now() - case when n <= 1000 then interval '30 days' else interval '0' end, n, 'bank', 'Delivered',
+       case n %% 2 when 0 then 'line-' || n end, 'settled'
+  from generate_series(1, 50000) n;
+
 insert into sendonce_corrections (delivery_id, replaces, operation_id)
 select 10000000 + n, 20000000 + n, n from generate_series(1, 20000) n;
 
@@ -157,6 +171,7 @@ def fill(url: str, *, finished: int = FINISHED) -> None:
         "due": DUE,
         "retrying": RETRYING,
         "parked": PARKED,
+        "handled": HANDLED,
         "per_lease": PER_LEASE,
         "subscriptions": SUBSCRIPTIONS,
         "open": DUE + RETRYING + PARKED + IN_FLIGHT,

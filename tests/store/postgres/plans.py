@@ -18,6 +18,10 @@ BIG = {
     "sendonce_requests",
     "sendonce_request_keys",
     "sendonce_recipients",
+    "sendonce_receipts",
+    "sendonce_messages",
+    "sendonce_tries",
+    "sendonce_evidence",
 }
 WHOLE = {
     "sendonce_events_pkey",
@@ -30,6 +34,15 @@ WHOLE = {
     "sendonce_requests_version",
     "sendonce_recipients_pkey",
     "sendonce_dead_letters_delivery_id_key",
+    "sendonce_receipts_pkey",
+    "sendonce_receipts_age",
+    "sendonce_messages_pkey",
+    "sendonce_messages_message_id_consumer_generation_key",
+    "sendonce_messages_age",
+    "sendonce_tries_pkey",
+    "sendonce_evidence_pkey",
+    "sendonce_evidence_of",
+    "sendonce_evidence_age",
 }
 
 

@@ -202,17 +202,18 @@ select d.id, d.expires_at <= now() and not d.in_doubt and d.proven_at is null,
  limit :limit;
 
 -- name: make_due
+-- By id, and never along the room, which may be long: so the room is not compared with =.
 update sendonce_deliveries
    set next_attempt_at = now(), parked_on = null, updated_at = now()
  where id = any(array(select id from sendonce_deliveries where id = any(:ids::bigint[]) order by id for update))
-   and parked_on = :room;
+   and parked_on is not distinct from :room;
 
 -- name: give_up_unserved
 update sendonce_deliveries
    set status = 'DeadLettered', next_attempt_at = null, parked_on = null, updated_at = now(),
        final_error_code = 'not_served'
  where id = any(array(select id from sendonce_deliveries where id = any(:ids::bigint[]) order by id for update))
-   and parked_on = :room and not in_doubt and proven_at is null
+   and parked_on is not distinct from :room and not in_doubt and proven_at is null
 returning id;
 
 -- name: add_unserved

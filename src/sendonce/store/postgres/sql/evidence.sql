@@ -46,10 +46,10 @@ select n.id, n.status, n.in_doubt, n.proven_at is not null, n.notification_id, n
 select delivery_id, effect from sendonce_evidence where source = :source and reference = :reference::text;
 
 -- name: same_evidence
--- Where a source gives no reference: its same word about the same delivery.
+-- Where a source gives no reference: its same word about the same delivery. All that it has said may be long.
 select delivery_id, effect
   from sendonce_evidence
- where delivery_id = :delivery_id and source = :source and reference is null and outcome = :outcome
+ where delivery_id = :delivery_id and source is not distinct from :source and reference is null and outcome = :outcome
    and notification_id is not distinct from :notification_id::text
  order by id
  limit 1;

@@ -18,9 +18,9 @@ select id from sendonce_messages where message_id = :message_id limit :window;
 
 -- name: message_rows
 select :(message_columns)
-  from sendonce_messages m
- where m.id = any(:ids::bigint[])
-   and (:consumer::text is null or m.consumer = :consumer::text)
+  from unnest(:ids::bigint[]) as w(id)
+ cross join lateral (select :(message_columns) from sendonce_messages m where m.id = w.id offset 0) m
+ where (:consumer::text is null or m.consumer = :consumer::text)
    and (:message_id::text is null or m.message_id = :message_id::text)
    and (:source::text is null or m.source = :source::text)
    and (:status::text is null or m.status = :status::text)
@@ -136,19 +136,17 @@ delete from sendonce_messages where id = any(:ids::bigint[]);
 
 -- name: drop_old_receipts
 -- By the last sight: what comes again is known for so long again. A message is deleted before its receipt.
-delete from sendonce_receipts r
- using (
-   select message_id, consumer
-     from sendonce_receipts
-    where received_at < now() - :age::float8 * interval '1 second'
-      and coalesce(seen_at, received_at) < now() - :age::float8 * interval '1 second'
+delete from sendonce_receipts
+ where ctid = any(array(
+   select r.ctid
+     from sendonce_receipts r
+    where r.received_at < now() - :age::float8 * interval '1 second'
+      and coalesce(r.seen_at, r.received_at) < now() - :age::float8 * interval '1 second'
       and not exists (
-        select 1 from sendonce_messages m
-         where m.message_id = sendonce_receipts.message_id and m.consumer = sendonce_receipts.consumer)
-    order by received_at
+        select 1 from sendonce_messages m where m.message_id = r.message_id and m.consumer = r.consumer offset 0)
+    order by r.received_at
     limit :limit
-      for update skip locked) w
- where r.message_id = w.message_id and r.consumer = w.consumer
+      for update skip locked))
 returning 1;
 
 -- name: drop_old_evidence

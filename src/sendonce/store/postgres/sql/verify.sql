@@ -414,7 +414,8 @@ select m.id
   from sendonce_messages m
  where m.id > :after and m.id <= :upto and m.status = 'Completed'
    and not exists (
-     select 1 from sendonce_receipts r where r.message_id = m.message_id and r.consumer = m.consumer)
+     select 1 from sendonce_receipts r where r.message_id = m.message_id and r.consumer = m.consumer
+      offset 0)
  order by m.id
  limit :cap;
 
@@ -424,7 +425,8 @@ select m.id
  where m.id > :after and m.id <= :upto and m.closed_as = 'retried'
    and not exists (
      select 1 from sendonce_messages n
-      where n.message_id = m.message_id and n.consumer = m.consumer and n.generation = m.generation + 1)
+      where n.message_id = m.message_id and n.consumer = m.consumer and n.generation = m.generation + 1
+      offset 0)
  order by m.id
  limit :cap;
 
@@ -432,7 +434,7 @@ select m.id
 select distinct t.message
   from sendonce_tries t
  where t.message > :after and t.message <= :upto
-   and not exists (select 1 from sendonce_messages m where m.id = t.message)
+   and not exists (select 1 from sendonce_messages m where m.id = t.message offset 0)
  order by t.message
  limit :cap;
 
