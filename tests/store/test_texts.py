@@ -30,6 +30,7 @@ from sendonce.store.callers import store_on
 from sendonce.store.filters import Filter
 from sendonce.store.inbox import MessageFilter
 from sendonce.store.ports import Store
+from sendonce.store.tries import Arrived, Content, Failure
 from sendonce.store.upkeep import Person, Stage, Turn
 from sendonce.store.verifying import Walk
 from tests.given import HOLD, result
@@ -45,7 +46,8 @@ BAD = {
     "controls": f"{MARK}\x01\x1b[31m\r\n\u202e\x7fa",
 }
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-# One value for every parameter, by its name. Deliveries: 1 was given up, 2 has arrived, 3 waits.
+# One value for every parameter, by its name. Deliveries: 1 was given up, 2 has arrived, 3 waits. Messages: 1 was given
+# up, 2 is due again.
 VALUES: dict[str, Any] = {
     "delivery_id": 1, "delivery_ids": [1], "dead_letter_ids": [1], "dead_letter_id": 1, "event_id": 1,
     "event_ids": [1], "subscription_id": 1, "subscription_ids": [1], "operation_id": 1, "worker_id": 1,
@@ -58,19 +60,14 @@ VALUES: dict[str, Any] = {
     "rooms": ["rate:1"], "serves": None, "by": "token", "place": "delivery_window", "checks": ["routed"],
     "after": 0, "before": None, "limit": 10, "upper": 9, "upto": 9, "window": 9, "most": 9, "amount": 1, "turn": 1,
     "wanted": Filter(), "person": Person(destination="null:a"), "shared": False, "affected": 1, "seen": 1,
-    
-        "concurrency": 1,
-        "is_listening": False,
-        "hold": HOLD,
-        "wait": HOLD,
-        "pause": HOLD,
-        "repeat": HOLD,
-        "whole": HOLD
-    ,
+    "concurrency": 1, "is_listening": False, "hold": HOLD, "wait": HOLD, "pause": HOLD, "repeat": HOLD, "whole": HOLD,
     "overlap": HOLD, "secret": b"s", "walk": Walk.EVENTS, "ended": None, "quotas": {"rate:1": 1}, "probes": None,
     "answers": Answers(), "pauses": Pauses(first=HOLD, longest=HOLD), "served": Served(["null"]), "size": None,
     "stage": Stage.PAYLOADS, "age": HOLD, "archive": None, "seal": lambda *_: b"x", "limits": None, "fence": None,
     "witness": Witness(1, 1, 1, 1, NOW),
+    "consumer": "wallet", "worker": "w:1", "most_lost": 3, "row_id": None,
+    "arrived": Arrived(consumer="wallet", id="m-9", position="1", source="amqp:shop/payments"),
+    "failure": Failure("ValueError", "so it is", reason="exhausted"),
     "event": new_event("a.b", {}, key="k", to=None),
     "evidence": Evidence(source="bank", outcome=Told.DELIVERED, token="t", reference="r"),
     "operation": NewOperation(
@@ -91,6 +88,7 @@ OWN: dict[str, dict[str, Any]] = {
     "take_tokens": {"wanted": 1},
     "resume": {"scope": "tenant", "value": "stopped"},
     "correct": {"destination": None},
+    "fail_message": {"content": Content(body=b"{}", headers={"a": "b"}, subject="s")},
 }
 PLAIN = (int, str, bytes, float, bool, type(None), timedelta, datetime)
 
@@ -110,7 +108,7 @@ def texts_of(name: str, verb: Callable[..., Any]) -> Iterator[tuple[str, Callabl
             yield parameter, lambda text: text
         elif wanted in (Sequence[str], Collection[str], Sequence[str] | None):
             yield parameter, lambda text: [text]
-        elif str in _deep(wanted):
+        elif any(str in _deep(each) for each in (wanted, *get_args(wanted))):
             given = OWN.get(name, {}).get(parameter, VALUES[parameter])
             for field in _fields(given):
                 yield f"{parameter}.{field}", partial(_with, given, field)
@@ -124,7 +122,7 @@ def _deep(wanted: Any) -> list[Any]:
 
 
 def _fields(given: Any) -> list[str]:
-    hints = get_type_hints(type(given))
+    hints = {} if given is None else get_type_hints(type(given))
     return [field for field, hint in hints.items() if hint in (str, str | None)]
 
 
@@ -169,6 +167,10 @@ def given_scene(connection: Any, store: Store) -> None:
     run_sync(store.settle([result(lease, Refused("410")), result(lease, Delivered("n-2"), of=1)]))
     run_sync(store.stop("tenant", "stopped", operator="ada", reason=None))
     run_sync(store.begin_operation(VALUES["operation"]))
+    given_up, again = VALUES["failure"], Failure("ValueError", "so it is", again_in=timedelta(0))
+    for key, failure in (("m-1", given_up), ("m-2", again)):
+        arrived = replace(VALUES["arrived"], id=key)
+        run_sync(store.fail_message(arrived, None, OWN["fail_message"]["content"], failure, worker="w:1"))
 
 
 def kept(connection: Any) -> list[str]:
@@ -186,7 +188,7 @@ def kept(connection: Any) -> list[str]:
 TABLES = (
     *("events", "deliveries", "attempts", "dead_letters", "contents", "findings", "operations", "corrections"),
     *("subscriptions", "subscription_types", "stops", "breakers", "workers", "alerts", "meta", "losses", "evidence"),
-    *("requests", "recipients", "retention"),
+    *("requests", "recipients", "retention", "messages", "tries", "receipts"),
 )
 
 
@@ -234,4 +236,5 @@ def test_texts_of_every_verb_are_tried() -> None:
     tried = {name for name, _, _ in TEXTS}
 
     assert {"stop", "correct", "deliveries", "register", "begin_operation", "add_evidence", "messages"} <= tried
+    assert {"begin_message", "fail_message", "due_messages", "retry_messages", "erase_message"} <= tried
     assert len(TEXTS) > 100
