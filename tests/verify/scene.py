@@ -10,6 +10,7 @@ from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.outbox.outbox import Outbox
 from sendonce.store.bulk import REQUEUE
 from sendonce.store.filters import Filter
+from sendonce.store.inbox import MessageFilter
 from sendonce.store.ports import Store
 from sendonce.store.tries import Arrived, Content, Failure
 from sendonce.store.upkeep import Stage
@@ -77,7 +78,7 @@ async def _messages(database: Database, store: Store) -> dict[str, int]:
     failing = Arrived(consumer="wallet", id="m-2", position="2", source="amqp:shop/payments")
     failure = Failure("ValueError", "no such account", reason="exhausted")
     await store.fail_message(failing, None, Content(body=b"{}", headers={}), failure, worker="w:1")
-    [dead] = await store.messages_called("m-2")
+    [dead] = (await store.messages(MessageFilter(message_id="m-2"))).rows
     await store.retry_messages([dead.id], operator="ada", reason="test")
     return {"handled": begun.row_id, "tried again": dead.id}
 

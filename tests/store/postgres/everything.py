@@ -244,7 +244,7 @@ async def decide_messages(store: PostgresStore) -> None:
         await store.messages(wanted)
     dead = (await store.messages(MessageFilter(dead=True, limit=4))).rows
     assert len(dead) == 4
-    [waiting] = await store.messages_called(f"m-{million.HANDLED + 10}")
+    [waiting] = (await store.messages(MessageFilter(message_id=f"m-{million.HANDLED + 10}"))).rows
     for row in (*dead, waiting):
         assert await store.message(row.id)
         assert await store.tries_of(row.id)

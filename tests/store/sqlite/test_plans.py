@@ -50,7 +50,7 @@ MEANT = {
     "request_window": "SEARCH sendonce_requests USING INTEGER PRIMARY KEY (rowid<?)",
     "request_rows": "SEARCH r USING PRIMARY KEY (request_id=?)",
     "open_dead_letter_window": "SEARCH sendonce_dead_letters USING INDEX sendonce_dead_letters_open (created_at<?)",
-    "dead_message_window": "SCAN sendonce_messages USING INDEX sendonce_messages_dead",
+    "dead_message_ids": "SCAN sendonce_messages USING INDEX sendonce_messages_dead",
     "inbox_counts": "SCAN m USING INDEX sendonce_messages_dead",
     "due_messages": "SEARCH sendonce_messages USING COVERING INDEX sendonce_messages_due"
     " (consumer=? AND next_attempt_at<?)",
