@@ -38,6 +38,24 @@ async def test_verbs_are_called_from_any_thread(database: Database, store: Store
         admin.delivery(99)
 
 
+async def test_preview_of_an_operation_counts_step_by_step(
+    database: Database, store: Store, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sendonce.admin.bulk._COUNTING_WINDOW", 2)
+    for _ in range(5):
+        await given(database, store, Refused("410"))
+    wanted = Filter(type="memo.*")
+
+    planned = admin.preview_operation("requeue", wanted)
+    assert (planned.matching, planned.looked) == (2, 2)
+    while planned.next_after is not None:
+        planned += admin.preview_operation("requeue", wanted, after=planned.next_after)
+
+    assert (planned.matching, planned.affected, planned.looked) == (5, 5, 5)
+    assert admin.matches("requeue", Filter(type="memo.*"))
+    assert not admin.matches("requeue", Filter(type="none"))
+
+
 async def test_operation_by_filter_reports_its_progress(database: Database, store: Store, admin: Admin) -> None:
     await given(database, store, Refused("410"))
     wanted = Filter(type="memo.*")

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
 import pytest
@@ -518,13 +518,20 @@ async def test_walk_finds_what_was_completed_since_then(
     [newer] = (await store.open_generations([ids[1]], kind="replay", operator="ada", reason="again")).ids
     since = database.now() - timedelta(hours=1)
 
-    first = await store.completed_after(0, since=since, limit=4)
-    rest = await store.completed_after(first[-1].id, since=since, limit=4)
+    async def walked(since: datetime, limit: int) -> list[list[int]]:
+        steps, after = [], 0
+        while True:
+            rows, next_after = await store.completed_after(after, since=since, limit=limit)
+            steps.append([row.id for row in rows])
+            if next_after is None:
+                return steps
+            assert next_after > after
+            after = next_after
 
-    assert [row.id for row in first] == [ids[0], *ids[2:5]]
-    assert [row.id for row in rest] == ids[5:]
-    assert await store.completed_after(newer, since=since, limit=4) == []
-    assert await store.completed_after(0, since=database.now() + timedelta(hours=1), limit=4) == []
+    assert await walked(since, 4) == [[ids[0]], ids[2:4], ids[4:6], [ids[6]], [], []]
+    assert [each for step in await walked(since, 1) for each in step] == [ids[0], *ids[2:]]
+    assert newer not in [each for step in await walked(since, 4) for each in step]
+    assert await walked(database.now() + timedelta(hours=1), 4) == [[]] * 6
 
 
 async def test_delivery_that_is_first_since_a_time_is_found_by_halving(database: Database, store: Store) -> None:

@@ -282,7 +282,7 @@ def test_delivery_completed_since_a_moment_was_completed_then_or_later(pair: Pai
     publish(pair)
     settle(pair, Delivered("n"))
 
-    assert len(pair.call("completed_after", 0, since=pair.now + side, limit=5)) == (side <= 0 * S)
+    assert len(pair.call("completed_after", 0, since=pair.now + side, limit=5).rows) == (side <= 0 * S)
 
 
 @pytest.mark.parametrize(("passed", "tokens"), [(S / 2 - US, 0), (S / 2, 1), (S - US, 1), (S, 2)])

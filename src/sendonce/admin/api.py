@@ -212,9 +212,12 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     operation = sync(aoperation)
 
     @address_verb
-    async def apreview_operation(self, kind: str, wanted: Filter) -> Planned:
-        """Count what requeue, attest, discard, replay or cancel would do to all that match; nothing is changed."""
-        return await bulk.plan(await self._store(), kind, wanted)
+    async def apreview_operation(self, kind: str, wanted: Filter, *, after: int | None = None) -> Planned:
+        """Count what requeue, attest, discard, replay or cancel would do to what matches; nothing is changed.
+
+        One call looks at a bounded number of rows: go on with `after=planned.next_after`, and add the previews up.
+        """
+        return await bulk.plan(await self._store(), kind, wanted, after=after)
 
     preview_operation = sync(apreview_operation)
 

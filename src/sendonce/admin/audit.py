@@ -104,10 +104,10 @@ async def audit(
     Every step is whole: before the next begins, its findings are written, and with `repair` generations opened.
     """
     report = AuditReport()
-    after = await store.first_delivery_since(since - LONGEST_WAY) - 1
+    after: int | None = await store.first_delivery_since(since - LONGEST_WAY) - 1
     checking = _Checking(store, means, (await store.status()).now)
-    while rows := await store.completed_after(after, since=since, limit=STEP):
-        after = rows[-1].id
+    while after is not None:
+        rows, after = await store.completed_after(after, since=since, limit=STEP)
         wanted = [each for each in rows if destination in (None, each.destination)]
         checked = await checking.all(wanted)
         report.looked_at += len(wanted)

@@ -19,7 +19,6 @@ from sendonce.store.bulk import (
     REQUEUE,
     RUNNING,
     SENDS_NOTHING,
-    Found,
     NewOperation,
     OperationRow,
 )
@@ -44,7 +43,10 @@ _SUBJECTS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """What an operation would do now: how many match, and how many of these may have arrived already, or have.
-    `cancelled`: so many more match that a person has cancelled, and they are left out."""
+
+    `cancelled`: so many more match that a person has cancelled, and they are left out. One preview looks at a bounded
+    number of rows, `looked`; the next one goes on `after` the id `next_after`, which is None at the end.
+    """
 
     kind: str
     subject: str
@@ -52,6 +54,8 @@ class Planned:
     may_have_arrived: int
     cancelled: int
     even_if_sent: bool
+    looked: int
+    next_after: int | None
 
     @property
     def skipped(self) -> int:
@@ -61,31 +65,45 @@ class Planned:
     def affected(self) -> int:
         return self.matching - self.skipped
 
+    def __add__(self, more: "Planned") -> "Planned":
+        return replace(
+            more,
+            matching=self.matching + more.matching,
+            may_have_arrived=self.may_have_arrived + more.may_have_arrived,
+            cancelled=self.cancelled + more.cancelled,
+            looked=self.looked + more.looked,
+        )
 
-async def plan(store: Store, kind: str, wanted: Filter) -> Planned:
-    """Count what an operation would do; nothing is changed."""
-    matching = arrived = cancelled = 0
-    async for found in _matching(store, kind, wanted):
-        matching += len(found)
-        arrived += sum(each.may_have_arrived for each in found)
+
+async def plan(store: Store, kind: str, wanted: Filter, *, after: int | None = None) -> Planned:
+    """Count what an operation would do, in one bounded step from its beginning or `after` an id; nothing is changed."""
+    first, upper = await _bounds(store, kind, wanted)
+    begin = first if after is None else after
+    seen = await store.match(kind, wanted, after=begin, upper=upper, window=_COUNTING_WINDOW)
+    cancelled = 0
     if kind != CANCEL and wanted.reason is None:
-        async for found in _matching(store, kind, replace(wanted, reason=ReasonClass.CANCELLED)):
-            cancelled += len(found)
+        left_out = replace(wanted, reason=ReasonClass.CANCELLED)
+        cancelled = len((await store.match(kind, left_out, after=begin, upper=upper, window=_COUNTING_WINDOW)).found)
     return Planned(
         kind=kind,
         subject=described(kind, wanted),
-        matching=matching,
-        may_have_arrived=arrived,
+        matching=len(seen.found),
+        may_have_arrived=sum(each.may_have_arrived for each in seen.found),
         cancelled=cancelled,
         even_if_sent=wanted.even_if_sent,
+        looked=seen.looked,
+        next_after=None if seen.last_id is None or seen.last_id >= upper else seen.last_id,
     )
 
 
 async def matches(store: Store, kind: str, wanted: Filter) -> bool:
-    """True when there is anything that matches; looks no further than that."""
-    async for found in _matching(store, kind, wanted):
-        if found:
-            return True
+    """Return whether anything matches, found in bounded steps; look no further than that."""
+    after, upper = await _bounds(store, kind, wanted)
+    while after < upper:
+        seen = await store.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
+        if seen.found or seen.last_id is None:
+            return bool(seen.found)
+        after = seen.last_id
     return False
 
 
@@ -163,17 +181,6 @@ def described(kind: str, wanted: Filter) -> str:
         "(even if sent)" if wanted.even_if_sent else "",
     ]
     return " ".join([_SUBJECTS[kind], *filter(None, parts)])
-
-
-async def _matching(store: Store, kind: str, wanted: Filter) -> AsyncIterator[tuple[Found, ...]]:
-    """What matches now, a bounded step at a time."""
-    after, upper = await _bounds(store, kind, wanted)
-    while after < upper:
-        seen = await store.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
-        if seen.last_id is None:
-            return
-        after = seen.last_id
-        yield seen.found
 
 
 async def _bounds(store: Store, kind: str, wanted: Filter) -> tuple[int, int]:

@@ -126,6 +126,10 @@ async def run_bulk(admin: "Admin", args: argparse.Namespace, kind: str, wanted: 
     """Do to all that match what the verb does to the ids that it is given."""
     if args.dry_run or not args.yes or not await admin.amatches(kind, wanted):
         planned = await admin.apreview_operation(kind, wanted)
+        while planned.next_after is not None:
+            progress(f"{planned.looked:,} looked at, {planned.matching:,} match")
+            planned += await admin.apreview_operation(kind, wanted, after=planned.next_after)
+        progress("")
         if args.dry_run or args.yes or not planned.affected:
             return Bulk(planned, None, args.dry_run)
         say_all(_plan(planned), wide=args.wide)

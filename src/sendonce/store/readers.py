@@ -10,6 +10,7 @@ from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
 from sendonce.store.inbox import InboxReads
 from sendonce.store.late_evidence import Sought, Weighed
 from sendonce.store.migrations import Backfill
+from sendonce.store.reconciliation import CompletedStep
 from sendonce.store.records import (
     AttemptRow,
     CorrectionRow,
@@ -103,9 +104,8 @@ class ReadStore(InboxReads, Protocol):
         """The lease under which it is being sent, if it is."""
         ...
 
-    async def completed_after(self, after: int, *, since: datetime, limit: int) -> list[DeliveryRow]:
-        """Completed deliveries with ids above `after`, notified since then, newest generations only, by id; walks the
-        primary key in bounded steps."""
+    async def completed_after(self, after: int, *, since: datetime, limit: int) -> CompletedStep:
+        """Look in one bounded step for completed deliveries with ids above `after`, notified since then."""
         ...
 
     async def left_alone(self) -> tuple[int, datetime | None]:

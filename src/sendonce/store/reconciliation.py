@@ -16,8 +16,15 @@ from sendonce.store.records import ATTESTED, ROOM_CAP, Acted, DeliveryRow
 
 # A row's time is that of its transaction's beginning, and others may have got lower ids since.
 LONGEST_TRANSACTION = timedelta(hours=1)
-# A list of what was completed looks at so many rows at once.
+# A step through what was completed looks at so many rows.
 WINDOW = 1000
+
+
+class CompletedStep(NamedTuple):
+    """The newest generations among those that were looked at, by id; and after which id to go on, None at the end."""
+
+    rows: list[DeliveryRow]
+    next_after: int | None
 
 
 class _Letter(NamedTuple):
@@ -130,13 +137,9 @@ def _named(notification_id: str | None) -> str | None:
     return None if notification_id is None else clean(notification_id, ID_LENGTH)
 
 
-def completed_after(after: int, *, since: datetime, limit: int) -> Steps[list[DeliveryRow]]:
-    """Return completed deliveries with ids above `after`, notified since then, newest generations only, by id."""
-    found: list[int] = []
-    while len(found) < limit:
-        looked = yield from rows("completed_window", after=after, since=since, window=WINDOW)
-        if not looked:
-            break
-        found += [delivery_id for delivery_id, is_wanted in looked if is_wanted]
-        after = looked[-1][0]
-    return (yield from delivery_rows(found[:limit]))[::-1]
+def completed_after(after: int, *, since: datetime, limit: int) -> Steps[CompletedStep]:
+    """Look in one bounded step for completed deliveries with ids above `after`, notified since then."""
+    looked = yield from rows("completed_window", after=after, since=since, window=WINDOW)
+    found = [delivery_id for delivery_id, is_wanted in looked if is_wanted][:limit]
+    last = found if len(found) == limit else ids_of(looked) if len(looked) == WINDOW else []
+    return CompletedStep((yield from delivery_rows(found))[::-1], last[-1] if last else None)

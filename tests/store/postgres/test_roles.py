@@ -236,7 +236,7 @@ async def test_M10_operator_attests_and_writes_findings(database: PostgresDataba
     assert await store.add_finding(attested, kind="no_evidence", details="gone")
     since = database.now() - timedelta(days=1)
     after = await store.first_delivery_since(since) - 1
-    assert [row.id for row in await store.completed_after(after, since=since, limit=9)] == [attested]
+    assert [row.id for row in (await store.completed_after(after, since=since, limit=9)).rows] == [attested]
 
 
 async def test_W17_orchestrator_puts_in_doubt_and_leases_what_is(database: PostgresDatabase, under: Under) -> None:
