@@ -41,7 +41,7 @@ async def test_verbs_are_called_from_any_thread(database: Database, store: Store
 async def test_preview_of_an_operation_counts_step_by_step(
     database: Database, store: Store, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sendonce.admin.bulk._COUNTING_WINDOW", 2)
+    monkeypatch.setattr("sendonce.admin.bulk.WINDOW", 2)
     for _ in range(5):
         await given(database, store, Refused("410"))
     wanted = Filter(type="memo.*")

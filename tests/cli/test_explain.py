@@ -335,3 +335,12 @@ def late_delivered(cli: Cli) -> None:
         await store.settle([Result(Report(lease.claims[0], lease.id, Delivered("n-1")), complete())])
 
     cli.ask(work)
+
+
+def test_explain_looks_at_no_more_than_the_newest_deliveries(lite: Cli) -> None:
+    lite.publish("k", *(word for number in range(1001) for word in ("--to", f"null:{number}")))
+
+    text = explained(lite, "k")
+
+    assert "\n  only the newest 1,000 of its deliveries were looked at\n" in text
+    assert text.endswith("and 980 more: sendonce events show 1\n")

@@ -28,7 +28,6 @@ from sendonce.store.ports import Store
 # So many are looked at in one step, and so many of them changed: a step holds its locks for a moment only.
 WINDOW = 5000
 MOST = 500
-_COUNTING_WINDOW = 20_000
 _WAITS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _LETTERS = "open dead letters"
 _SUBJECTS = {
@@ -79,11 +78,11 @@ async def plan(store: Store, kind: str, wanted: Filter, *, after: int | None = N
     """Count what an operation would do, in one bounded step from its beginning or `after` an id; nothing is changed."""
     first, upper = await _bounds(store, kind, wanted)
     begin = first if after is None else after
-    seen = await store.match(kind, wanted, after=begin, upper=upper, window=_COUNTING_WINDOW)
+    seen = await store.match(kind, wanted, after=begin, upper=upper, window=WINDOW)
     cancelled = 0
     if kind != CANCEL and wanted.reason is None:
         left_out = replace(wanted, reason=ReasonClass.CANCELLED)
-        cancelled = len((await store.match(kind, left_out, after=begin, upper=upper, window=_COUNTING_WINDOW)).found)
+        cancelled = len((await store.match(kind, left_out, after=begin, upper=upper, window=WINDOW)).found)
     return Planned(
         kind=kind,
         subject=described(kind, wanted),
@@ -100,7 +99,7 @@ async def matches(store: Store, kind: str, wanted: Filter) -> bool:
     """Return whether anything matches, found in bounded steps; look no further than that."""
     after, upper = await _bounds(store, kind, wanted)
     while after < upper:
-        seen = await store.match(kind, wanted, after=after, upper=upper, window=_COUNTING_WINDOW)
+        seen = await store.match(kind, wanted, after=after, upper=upper, window=WINDOW)
         if seen.found or seen.last_id is None:
             return bool(seen.found)
         after = seen.last_id

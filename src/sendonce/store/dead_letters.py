@@ -13,6 +13,8 @@ from sendonce.store.filters import LAST, Filter, Page, Window, ids_of, look, tim
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import Acted, DeadLetterGroup, DeadLetterRow, GivenUp
 
+# Of each dead letter that is looked at its delivery and event are, anywhere in their tables, so there are fewer.
+SIZES = (500, 9_500)
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 # A replay or a repair may be of what was never a dead letter.
 _OF_LETTERS = frozenset({"requeue", "discard", "attest"})
@@ -24,7 +26,7 @@ def dead_letters(wanted: Filter) -> Steps[Page[DeadLetterRow]]:
     def matching(ids: list[int], limit: int) -> Steps[list[DeadLetterRow]]:
         return records(DeadLetterRow, "dead_letter_rows", ids=ids, limit=limit, **wanted.criteria)
 
-    return (yield from look(wanted, _window_of(wanted), matching, "dead_letter_at"))
+    return (yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=SIZES))
 
 
 def dead_letter_summary(wanted: Filter) -> Steps[Page[DeadLetterGroup]]:
@@ -35,7 +37,7 @@ def dead_letter_summary(wanted: Filter) -> Steps[Page[DeadLetterGroup]]:
         counted.extend((yield from records(GivenUp, "given_up", ids=ids, **wanted.criteria)))
         return []
 
-    looked = yield from look(wanted, _window_of(wanted), matching, "dead_letter_at")
+    looked = yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=SIZES)
     return Page(tuple(_grouped(counted)[: wanted.limit]), looked.next_before, looked.looked_back_to)
 
 

@@ -11,7 +11,6 @@ from sendonce.admin.stops import holding
 from sendonce.admin.text import dated, one_line
 from sendonce.domain.texts import provider_token
 from sendonce.errors import NotFound
-from sendonce.store.filters import LOOK
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import DeliveryRow, EventRow, Status
 
@@ -21,7 +20,7 @@ TOLD_AT_MOST = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventStory:
     """An event without its payload, and the stories of its deliveries; `untold` of them are left out. `gone` tells what
-    is no longer kept of it."""
+    is no longer kept of it, or was not looked at."""
 
     recorded: str
     gone: tuple[str, ...]
@@ -89,11 +88,14 @@ async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bo
 
 
 async def _told(store: ReadStore, status: Status, namespace: str, event: EventRow) -> EventStory:
-    deliveries = await store.deliveries_of(event.id, limit=LOOK)
+    deliveries = await store.deliveries_of(event.id)
     newest = {each.destination: each for each in sorted(deliveries, key=lambda each: each.generation)}
     chosen = sorted(newest.values(), key=lambda each: each.id)
     stories = [tell(await _gather(store, status, namespace, delivery)) for delivery in chosen[:TOLD_AT_MOST]]
-    return _event_story(status.now, event, stories, untold=len(chosen) - len(stories))
+    story = _event_story(status.now, event, stories, untold=len(chosen) - len(stories))
+    if deliveries.is_end:
+        return story
+    return replace(story, gone=(*story.gone, f"only the newest {len(deliveries):,} of its deliveries were looked at"))
 
 
 async def _gather(store: ReadStore, status: Status, namespace: str, delivery: DeliveryRow) -> Snapshot:
