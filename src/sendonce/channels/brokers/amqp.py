@@ -9,6 +9,7 @@ closed its exchange gets one message at a time until one has come through: then 
 
 import asyncio
 import logging
+import ssl
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 from urllib.parse import unquote
@@ -95,6 +96,10 @@ class AmqpProfile(BrokerProfile):
             encoded=False,
         ).with_query({"name": "sendonce", "heartbeat": "30"})
 
+    def tls(self) -> ssl.SSLContext | None:
+        """The client's side of TLS, where the address wants it."""
+        return self.context() if self.url.startswith("amqps:") else None
+
 
 class AmqpChannel:
     """One connection. RabbitMQ cannot be asked about a message: the consumer's inbox recognises a repeated one."""
@@ -132,13 +137,11 @@ class AmqpChannel:
             await session.close()
 
     async def _dial(self) -> "_Session":
-        profile = self._profile
-        url = profile.server()
-        connection = Connection(url, context=profile.context() if url.scheme == "amqps" else None)
+        connection = Connection(self._profile.server(), context=self._profile.tls())
         try:
             await connection.connect()
         except (AMQPError, OSError, RuntimeError) as error:
-            raise NotOpen(_not_open(error)) from None
+            raise NotOpen(not_open(error)) from None
         return _Session(connection)
 
 
@@ -315,7 +318,8 @@ def _raise_if_ours() -> None:
         raise asyncio.CancelledError
 
 
-def _not_open(error: BaseException) -> Failed | Deferred:
+def not_open(error: BaseException) -> Failed | Deferred:
+    """What it means that no connection came about."""
     match error:
         case AuthenticationError() | ProbableAuthenticationError():
             return CREDENTIALS

@@ -44,8 +44,8 @@ _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(minutes=5)
 ASK_SECONDS = 3.0
 PAUSE_SECONDS = 0.5
 _POLL_SECONDS = 0.2
-_SILENT = logging.getLogger("sendonce.librdkafka")
-_SILENT.setLevel(logging.CRITICAL + 1)
+SILENT = logging.getLogger("sendonce.librdkafka")
+SILENT.setLevel(logging.CRITICAL + 1)
 _CREDENTIALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 _NO_ACCESS = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
@@ -92,13 +92,19 @@ class KafkaProfile(BrokerProfile):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of a producer."""
+        return {
+            **self.connecting(),
+            "enable.idempotence": True,
+            "message.timeout.ms": self.message_timeout // timedelta(milliseconds=1),
+            "linger.ms": 1,
+        }
+
+    def connecting(self) -> dict[str, Any]:
+        """Return how brokers are reached, and as whom."""
         protocol = ("SASL_" if self.user else "") + ("SSL" if self.tls else "PLAINTEXT")
         settings: dict[str, Any] = {
             "bootstrap.servers": ",".join(self.servers),
             "client.id": "sendonce",
-            "enable.idempotence": True,
-            "message.timeout.ms": self.message_timeout // timedelta(milliseconds=1),
-            "linger.ms": 1,
             "security.protocol": protocol,
         }
         if self.user:
@@ -164,7 +170,7 @@ class _Session:
         self._asking: dict[str, asyncio.Task[Outcome | None]] = {}
         self._is_over = threading.Event()
         self.is_open = True
-        self._producer = Producer({**settings, "error_cb": self._erred}, logger=_SILENT)
+        self._producer = Producer({**settings, "error_cb": self._erred}, logger=SILENT)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kafka-asks")
         self._thread = threading.Thread(target=self._poll, name="kafka", daemon=True)
         self._thread.start()

@@ -9,11 +9,12 @@ import json
 import random
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import SplitResult
 
 import nats.errors
@@ -177,64 +178,92 @@ class NatsChannel:
         return subject if _SUBJECT.fullmatch(subject) and not subject.startswith(("$", "_INBOX.")) else None
 
     async def _dial(self) -> "_Session":
-        servers = self._profile.servers()
-        random.shuffle(servers)
-        trouble = NotOpen(NOT_WRITTEN)
-        for server in servers:
-            try:
-                return await _Session.opened(self._profile, server)
-            except NotOpen as error:
-                trouble = error
-        raise trouble
+        return await any_server(self._profile, partial(_Session.opened, self._profile))
+
+
+Opened = TypeVar("Opened")
+
+
+async def any_server(profile: NatsProfile, open_on: Callable[[SplitResult], Awaitable[Opened]]) -> Opened:
+    """What `open_on` gives at the first server where it can; NotOpen, by the last one, when it can at none."""
+    servers = profile.servers()
+    random.shuffle(servers)
+    trouble = NotOpen(NOT_WRITTEN)
+    for server in servers:
+        try:
+            return await open_on(server)
+        except NotOpen as error:
+            trouble = error
+    raise trouble
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def connect(profile: NatsProfile, server: SplitResult, lost: Callable[[], Awaitable[None]] = _nothing) -> Client:
+    """Connect to one server, for as long as that connection lives: `lost` is called at its end. Else NotOpen."""
+    client = Client()
+    met: list[BaseException] = []
+    is_dialling = True
+
+    async def meet(error: Exception) -> None:
+        met.append(error)
+        if is_dialling and not client.is_closed:
+            raise error  # else it would try this server for ever
+
+    password = password_of(server, profile.password)
+    is_tls = server.scheme == "tls"
+    try:
+        await client.connect(
+            f"nats://{server.netloc.rpartition('@')[2]}",
+            user=user_of(server) if password is not None else None,
+            password=password,
+            token=user_of(server) if password is None else None,
+            tls=profile.context() if is_tls else None,
+            tls_hostname=server.hostname if is_tls else None,
+            allow_reconnect=False,
+            connect_timeout=2,
+            name="sendonce",
+            pending_size=64 * 1024 * 1024,
+            ping_interval=20,
+            disconnected_cb=lost,
+            closed_cb=lost,
+            error_cb=meet,
+        )
+    except (nats.errors.Error, OSError, TimeoutError, ValueError) as error:
+        is_dialling = False
+        await _closed(client)
+        raise NotOpen(_not_open([*met, error])) from None
+    except asyncio.CancelledError:
+        is_dialling = False
+        await _closed(client)
+        raise
+    is_dialling = False
+    return client
 
 
 class _Session:
     """One connection to one server, and who waits on it for an acknowledgement."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    client: Client
+
+    def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
         self._number = 0
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._inbox = client.new_inbox() + "."
+        self._inbox = ""
 
     @classmethod
     async def opened(cls, profile: NatsProfile, server: SplitResult) -> "_Session":
-        client = Client()
-        session = cls(client)
-        met: list[BaseException] = []
-        is_dialling = True
-
-        async def meet(error: Exception) -> None:
-            met.append(error)
-            if is_dialling and not client.is_closed:
-                raise error  # else it would try this server for ever
-
-        password = password_of(server, profile.password)
-        is_tls = server.scheme == "tls"
+        session = cls()
+        session.client = client = await connect(profile, server, session._lost)
+        session._inbox = client.new_inbox() + "."
         try:
-            await client.connect(
-                f"nats://{server.netloc.rpartition('@')[2]}",
-                user=user_of(server) if password is not None else None,
-                password=password,
-                token=user_of(server) if password is None else None,
-                tls=profile.context() if is_tls else None,
-                tls_hostname=server.hostname if is_tls else None,
-                allow_reconnect=False,
-                connect_timeout=2,
-                name="sendonce",
-                pending_size=64 * 1024 * 1024,
-                ping_interval=20,
-                disconnected_cb=session._lost,
-                closed_cb=session._lost,
-                error_cb=meet,
-            )
-            is_dialling = False
             await client.subscribe(session._inbox + "*", cb=session._acknowledged)
-        except (nats.errors.Error, OSError, TimeoutError, ValueError) as error:
-            is_dialling = False
+        except (nats.errors.Error, OSError) as error:
             await _closed(client)
-            raise NotOpen(_not_open([*met, error])) from None
+            raise NotOpen(_not_open([error])) from None
         return session
 
     @property

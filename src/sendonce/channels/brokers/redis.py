@@ -9,6 +9,7 @@ known it answers with the entry that is there. redis-py's own retries are off: i
 import asyncio
 import json
 import re
+import ssl
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,9 +124,12 @@ class RedisProfile(BrokerProfile):
             "password": password_of(parts, self.password),
         }
 
-    @property
-    def is_tls(self) -> bool:
-        return self.url.startswith("rediss:")
+    def connecting(self) -> tuple[type[Connection], dict[str, Any]]:
+        """What kind of connection is made, and with what. It tries nothing again by itself."""
+        arguments = {**self.arguments(), "retry": Retry(NoBackoff(), 0), "client_name": "sendonce"}
+        if self.url.startswith("rediss:"):
+            return _Tls, {**arguments, "own": self.context()}
+        return Connection, arguments
 
 
 @dataclass(slots=True, eq=False)
@@ -256,27 +260,22 @@ class RedisChannel:
         return calls
 
     async def _dial(self) -> Connection:
-        profile = self._profile
-        retry = Retry(NoBackoff(), 0)
-        arguments = {
-            **profile.arguments(), "retry": retry, "socket_connect_timeout": None, "socket_timeout": None,
-            "client_name": "sendonce",
-        }  # fmt: skip
-        connection = _Tls(profile, arguments) if profile.is_tls else Connection(**arguments)
+        kind, arguments = self._profile.connecting()
+        connection = kind(**arguments, socket_connect_timeout=None, socket_timeout=None)
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
         except (RedisError, OSError) as error:
             await connection.disconnect(nowait=True)
-            raise NotOpen(_not_open(error)) from None
+            raise NotOpen(not_open(error)) from None
         return connection
 
 
 class _Tls(SSLConnection):
     """TLS with a context of our own, which takes certificates as texts."""
 
-    def __init__(self, profile: RedisProfile, arguments: dict[str, Any]) -> None:
+    def __init__(self, *, own: ssl.SSLContext, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._own = profile.context()
+        self._own = own
 
     def _connection_arguments(self) -> Mapping[str, object]:
         return {**super()._connection_arguments(), "ssl": self._own}
@@ -359,7 +358,8 @@ def _tell(calls: Sequence[_Call], outcome: Outcome) -> None:
             call.answer.set_result(outcome)
 
 
-def _not_open(error: BaseException) -> Failed | Deferred:
+def not_open(error: BaseException) -> Failed | Deferred:
+    """What it means that no connection came about."""
     if isinstance(error, AuthenticationError | AuthenticationWrongNumberOfArgsError | NoPermissionError):
         return CREDENTIALS
     return away(error.__cause__ or error.__context__ or error)
