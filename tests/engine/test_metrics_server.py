@@ -14,7 +14,7 @@ import pytest
 
 from sendonce.channels.registry import Channels
 from sendonce.domain.outcomes import Delivered, NotThere, Outcome, Unknown
-from sendonce.engine import daemon, health, metrics_server
+from sendonce.engine import bounded_server, daemon, health, metrics_server
 from sendonce.engine.bounded_server import MOST_VISITORS
 from sendonce.engine.daemon import Parts
 from sendonce.engine.metrics_server import Look
@@ -314,7 +314,7 @@ async def test_metrics_server_gives_silent_visitors_few_descriptors(
     sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And whoever asks is answered meanwhile, and what is sent is sent. None is shown out for staying long."""
-    monkeypatch.setattr(metrics_server, "VISIT_SECONDS", 600.0)
+    monkeypatch.setattr(bounded_server, "VISIT_SECONDS", 600.0)
     given_many(sqlite, 30)
     async with running(sqlite, serving(Told(Delivered()))) as here:
         host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
@@ -337,7 +337,7 @@ async def test_metrics_server_gives_silent_visitors_few_descriptors(
 
 
 async def test_visitor_is_shown_out_after_a_while(sqlite: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "VISIT_SECONDS", 0.05)
+    monkeypatch.setattr(bounded_server, "VISIT_SECONDS", 0.05)
     async with running(sqlite, serving(Told(Delivered()))) as here:
         host, port = (await here.said(ServingMetrics)).addresses[0].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
