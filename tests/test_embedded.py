@@ -10,9 +10,8 @@ import sendonce
 from sendonce import ConfigError, Delivered, aembedded_worker, embedded, embedded_worker
 from sendonce.channels import Channels, Message, Outcome
 from sendonce.config.load import load
-from sendonce.engine.daemon import Parts
 from sendonce.errors import StoreBusy
-from sendonce.observability.facts import Fact, WorkerFailed
+from sendonce.observability.facts import Emit, Fact, WorkerFailed
 from tests.crash.accounts import url_of
 from tests.given import given_due_deliveries, given_due_delivery
 from tests.processes import until, until_async
@@ -205,11 +204,11 @@ async def test_pauses_between_workers_that_fail_grow_up_to_half_a_minute(monkeyp
         if len(waited) == 7:
             stop.set()
 
-    def build() -> Parts:
+    async def run(emit: Emit) -> None:
         raise StoreBusy("it is away")
 
     monkeypatch.setattr(embedded, "_wait", wait)
-    await embedded._work(build, told.append, stop, begun)
+    await embedded._work(run, "worker", told.append, stop, begun)
 
     assert waited == [1, 2, 4, 8, 16, 30, 30]
     assert told == [WorkerFailed(reason="it is away", again_in=seconds) for seconds in waited]

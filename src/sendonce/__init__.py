@@ -43,7 +43,14 @@ if TYPE_CHECKING:
     )
     from sendonce.compose import amigrate, migrate
     from sendonce.devtools.receive.service import aembedded_receiver, embedded_receiver
-    from sendonce.embedded import aembedded_worker, embedded_worker
+    from sendonce.embedded import (
+        aconsume,
+        aembedded_consumers,
+        aembedded_worker,
+        consume,
+        embedded_consumers,
+        embedded_worker,
+    )
     from sendonce.inbox.inbox import Inbox
     from sendonce.inbox.receipts import Receipt
     from sendonce.store.filters import Filter, Page
@@ -69,9 +76,13 @@ _LATER = {
     "TenantDelivery": "sendonce.admin.tenants",
     "TenantEvent": "sendonce.admin.tenants",
     "TenantSubscription": "sendonce.admin.tenants",
+    "aconsume": "sendonce.embedded",
+    "aembedded_consumers": "sendonce.embedded",
     "aembedded_receiver": "sendonce.devtools.receive.service",
     "aembedded_worker": "sendonce.embedded",
     "amigrate": "sendonce.compose",
+    "consume": "sendonce.embedded",
+    "embedded_consumers": "sendonce.embedded",
     "embedded_receiver": "sendonce.devtools.receive.service",
     "embedded_worker": "sendonce.embedded",
     "migrate": "sendonce.compose",
@@ -130,9 +141,13 @@ __all__ = [
     "TenantSubscription",
     "Unknown",
     "__version__",
+    "aconsume",
+    "aembedded_consumers",
     "aembedded_receiver",
     "aembedded_worker",
     "amigrate",
+    "consume",
+    "embedded_consumers",
     "embedded_receiver",
     "embedded_worker",
     "migrate",

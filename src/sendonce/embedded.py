@@ -1,8 +1,8 @@
-"""A worker inside the application's own process and event loop, for small installations and for trying things out."""
+"""Workers and consumers inside the application's own process and event loop."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -15,14 +15,17 @@ from sendonce.admin.session import on_own_thread
 from sendonce.channels.registry import Channels
 from sendonce.compose import check_url, open_notifier, open_store
 from sendonce.config.channels import channels_of
+from sendonce.config.consumers import consumers_of
 from sendonce.config.load import Settings, find, load
+from sendonce.consumer import daemon as consuming
+from sendonce.consumer.registry import Consumers
 from sendonce.engine import daemon
 from sendonce.engine.daemon import Parts
 from sendonce.engine.orchestrator import Policies
 from sendonce.engine.subscriptions import CredentialsCache
 from sendonce.errors import SendonceError
 from sendonce.observability import logs
-from sendonce.observability.facts import Begun, Emit, Fact, WorkerFailed
+from sendonce.observability.facts import Begun, Consuming, Emit, Fact, WorkerFailed
 from sendonce.store.ports import Notifier, Store
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -44,15 +47,72 @@ async def aembedded_worker(
     `config` is the settings file, as for `sendonce worker`; `channels` are your own, over those of the file. What is
     wrong is raised before the block begins. A worker that fails later is an error in the log, and another one begins.
     """
+    settings = _settings(url, config)
+    stop = asyncio.Event()
+
+    def run(emit: Emit) -> Awaitable[object]:
+        # Built anew each time: a worker closes what it sends through.
+        parts = parts_of(settings, channels_of(settings, channels))
+        return daemon.run(replace(parts, emit=emit), stop=stop)
+
+    async with _beside(run, "worker", logs.writer(settings.log.format), stop):
+        yield
+
+
+@contextmanager
+def embedded_consumers(url: str, consumers: Consumers, *names: str, config: Path | str | None = None) -> Iterator[None]:
+    """`aembedded_consumers` for programs without an event loop: they have one on a thread of its own."""
+    with on_own_thread(aembedded_consumers(url, consumers, *names, config=config)):
+        yield
+
+
+@asynccontextmanager
+async def aembedded_consumers(
+    url: str, consumers: Consumers, *names: str, config: Path | str | None = None
+) -> AsyncIterator[None]:
+    """Consume while the block runs, as `aconsume` does; what fails later is an error in the log, and begins anew."""
+    settings = _settings(url, config)
+    stop = asyncio.Event()
+
+    def run(emit: Emit) -> Awaitable[object]:
+        return consuming.run(replace(consuming_of(settings, consumers, names), emit=emit), stop=stop)
+
+    async with _beside(run, "consumer", logs.writer(settings.log.format), stop):
+        yield
+
+
+def consume(url: str, consumers: Consumers, *names: str, config: Path | str | None = None) -> None:
+    """`aconsume` for programs without an event loop: it has one of its own."""
+    asyncio.run(aconsume(url, consumers, *names, config=config))
+
+
+async def aconsume(
+    url: str,
+    consumers: Consumers,
+    *names: str,
+    config: Path | str | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run these consumers, or all, until SIGTERM or SIGINT; with `stop`, until that is set.
+
+    `url` is the database of their receipts; `config` is the settings file, as for `sendonce consume`, which says where
+    brokers are. What is in hand at the end is finished, for as long as the grace says.
+    """
+    await consuming.run(consuming_of(_settings(url, config), consumers, names), stop=stop)
+
+
+def _settings(url: str, config: Path | str | None) -> Settings:
     settings = load(find(None if config is None else str(config), os.environ), os.environ)
-    settings = replace(settings, database=check_url(url))
-    stop, begun = asyncio.Event(), asyncio.Event()
-    # Built anew each time: a worker closes what it sends through.
-    working = asyncio.create_task(
-        _work(
-            lambda: parts_of(settings, channels_of(settings, channels)), logs.writer(settings.log.format), stop, begun
-        )
-    )
+    return replace(settings, database=check_url(url))
+
+
+@asynccontextmanager
+async def _beside(
+    run: Callable[[Emit], Awaitable[object]], what: str, write: Emit, stop: asyncio.Event
+) -> AsyncIterator[None]:
+    """Run it beside the block, which begins when it has begun; again, with growing pauses, when it ends before."""
+    begun = asyncio.Event()
+    working = asyncio.create_task(_work(run, what, write, stop, begun))
     beginning = asyncio.create_task(begun.wait())
     try:
         await asyncio.wait({working, beginning}, return_when=asyncio.FIRST_COMPLETED)
@@ -65,22 +125,24 @@ async def aembedded_worker(
         await working
 
 
-async def _work(build: Callable[[], Parts], write: Emit, stop: asyncio.Event, begun: asyncio.Event) -> None:
+async def _work(
+    run: Callable[[Emit], Awaitable[object]], what: str, write: Emit, stop: asyncio.Event, begun: asyncio.Event
+) -> None:
     pause = FIRST_PAUSE
 
     def emit(fact: Fact) -> None:
         write(fact)
-        if isinstance(fact, Begun):
+        if isinstance(fact, Begun | Consuming):
             begun.set()
 
     while not stop.is_set():
         try:
-            await daemon.run(replace(build(), emit=emit), stop=stop)
+            await run(emit)
         except Exception as error:
             if not begun.is_set() or stop.is_set():
                 raise
             reason = str(error) if isinstance(error, SendonceError) else type(error).__name__
-            emit(WorkerFailed(reason=reason, again_in=pause))
+            emit(WorkerFailed(reason=reason, again_in=pause, what=what))
             await _wait(stop, pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -110,6 +172,20 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
         tracebacks=settings.log.tracebacks,
         audit=settings.audit,
         auditing=partial(_walk, channels),
+    )
+
+
+def consuming_of(settings: Settings, consumers: Consumers, names: Iterable[str] = ()) -> consuming.Parts:
+    """What consumers are run with, as the settings say."""
+    return consuming.Parts(
+        consumers=consumers_of(settings, consumers, names),
+        database=settings.database,
+        open_store=lambda: open_store(settings.database, writes=True),
+        config=settings.consume.config,
+        emit=logs.writer(settings.log.format),
+        version=__version__,
+        instance=settings.worker.instance,
+        metrics=settings.consume.metrics,
     )
 
 

@@ -111,6 +111,15 @@ def test_check_says_what_would_keep_a_worker_from_starting(config: Command, text
     assert worker.err.startswith(("sendonce: there is no sendonce database", f"sendonce: {sentence}"))
 
 
+def test_check_says_what_would_keep_consumers_from_starting(config: Command) -> None:
+    Path("sendonce.toml").write_text('[consume]\napp = "nowhere:x"\n')
+
+    ran = config("--check")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "sendonce: the app nowhere:x cannot be used: No module named 'nowhere'\n"
+
+
 def test_example_is_a_file_that_changes_nothing(config: Command) -> None:
     example = config("--example").out
     Path("sendonce.toml").write_text(example)

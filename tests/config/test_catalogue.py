@@ -11,7 +11,8 @@ import pytest
 
 from sendonce.config.catalogue import SETTINGS, TABLES, check_variable, example, spelled_default
 from sendonce.config.load import load
-from sendonce.config.types import Setting
+from sendonce.config.types import NAMED, Setting
+from sendonce.consumer.registry import Consumer
 from sendonce.engine.alerts import AlertSettings
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.retention import InboxSettings, RetentionSettings
@@ -22,6 +23,8 @@ from sendonce.signing import new_secret
 SMS = "twilio://AC0123456789abcdef0123456789abcdef:0123456789abcdef0123456789abcdef@+15005550006/{address}"
 # Of a worker these are not for a file: an option alone, what tests alone use, and what follows from breaker_pause.
 ELSEWHERE = {"until_idle", "once", "breaker_longest", "instance", "inbox"}
+# Of a consumer: what only its code can say, and what is made of the policy's settings.
+IN_CODE = {"name", "handler", "begin", "id_of", "policy"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
@@ -38,18 +41,32 @@ def test_setting_has_a_sentence_and_either_a_default_or_an_example(setting: Sett
 
 @pytest.mark.parametrize(
     ("table", "part"),
-    [("worker", WorkerConfig), ("alerts", AlertSettings), ("retention", RetentionSettings), ("inbox", InboxSettings)],
+    [
+        ("worker", WorkerConfig),
+        ("alerts", AlertSettings),
+        ("retention", RetentionSettings),
+        ("inbox", InboxSettings),
+        ("consumers", Consumer),
+    ],
 )
 def test_catalogue_leaves_out_no_field_of_a_part(table: str, part: type) -> None:
     settings = {each.field or each.key for each in TABLES[table].values() if each.part}
 
-    assert settings == {each.name for each in fields(part)} - ELSEWHERE
+    assert settings == {each.name for each in fields(part)} - ELSEWHERE - IN_CODE
 
 
-def test_settings_share_no_variable_and_no_option() -> None:
-    for names in ([each.environment for each in SETTINGS], [each.option for each in SETTINGS]):
-        given = [name for name in names if name]
+def test_settings_share_no_variable_and_no_option_within_a_command() -> None:
+    variables = [each.environment for each in SETTINGS if each.environment]
+    of_consume, of_others = (
+        [each.option for each in SETTINGS if each.option and (each.table == "consume") is here]
+        for here in (True, False)
+    )
+
+    for given in (variables, of_consume, of_others):
         assert len(given) == len(set(given))
+    shared = [each for each in SETTINGS if each.option in of_consume]
+    assert {each.table for each in shared} == {"consume", "worker"}
+    assert all(each.option == f"--{each.key}" for each in shared)
 
 
 def written(folder: Path, uncommented: Callable[[str], bool]) -> Path:
@@ -62,7 +79,8 @@ def written(folder: Path, uncommented: Callable[[str], bool]) -> Path:
 
 def has_a_default() -> Callable[[str], bool]:
     """Whether a line sets something in a table that needs nothing to its default."""
-    plain = [each for each in SETTINGS if not any(other.is_required for other in TABLES[each.table].values())]
+    tables = {name for name, keys in TABLES.items() if not any(each.is_required for each in keys.values())}
+    plain = [each for each in SETTINGS if each.table in tables - {*NAMED}]
     lines = {f"{each.key} = {spelled_default(each)}" for each in plain if spelled_default(each)}
     return lines.__contains__
 
@@ -109,6 +127,7 @@ def test_whole_example_can_be_read(tmp_path: Path) -> None:
         ("SENDONCE_WORKER_CONCURENCY", "SENDONCE_WORKER_CONCURRENCY"),
         ("SENDONCE_POLICE", "SENDONCE_POLICY"),
         ("SENDONCE_MAX_ATTEMPTS", "SENDONCE_POLICY_MAX_ATTEMPTS"),
+        ("SENDONCE_METRICS", "SENDONCE_WORKER_METRICS or SENDONCE_CONSUME_METRICS"),
     ],
 )
 def test_variable_that_is_nearly_right_is_an_error(name: str, meant: str) -> None:

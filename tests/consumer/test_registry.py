@@ -34,8 +34,8 @@ def test_consumer_has_what_its_address_says() -> None:
     [
         ({"name": "the wallet"}, "name has up to 100 letters"),
         ({"name": ""}, "name has up to 100 letters"),
-        ({"source": "nats:payments"}, "the source must be like nats:PROFILE/STREAM"),
-        ({"source": "ntas:main/payments"}, "the source must be like nats:PROFILE/STREAM"),
+        ({"source": "nats:payments"}, "source must be like nats:PROFILE/STREAM"),
+        ({"source": "ntas:main/payments"}, "source must be like nats:PROFILE/STREAM"),
         ({"mode": "twice"}, "mode is once or retry, not 'twice'"),
         ({"prefetch": 0}, "prefetch must be from 1 to 10000, not 0"),
         ({"concurrency": True}, "concurrency must be from 1 to 1000, not True"),
@@ -69,7 +69,7 @@ def test_consumer_that_nobody_has_is_refused_with_those_there_are() -> None:
     consumers.consumer("wallet", "nats:main/payments")(handle)
 
     assert [each.name for each in consumers.named()] == ["wallet"]
-    with pytest.raises(ConfigError, match="there is no consumer walet; there are: wallet"):
+    with pytest.raises(ConfigError, match="there is no consumer walet; do you mean wallet"):
         consumers.named(["walet"])
 
 

@@ -16,6 +16,8 @@ from sendonce.consumer.incoming import Incoming
 from sendonce.consumer.registry import Consumer
 from sendonce.consumer.runner import Runner
 from sendonce.consumer.transactions import slots_on, transactions_on
+from sendonce.engine.background import Outage
+from sendonce.engine.health import Health
 from sendonce.observability.facts import Fact
 from tests.consumer.brokers import Place
 from tests.processes import SECONDS
@@ -94,6 +96,8 @@ async def working(
         facts.append,
         worker="test:1",
         grace=timedelta(seconds=SECONDS),
+        outage=Outage("consumers", facts.append),
+        health=Health("consumer"),
         until_idle=until_idle,
     )
     running = asyncio.create_task(runner.run())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sendonce.engine import background as module
-from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff, Outage
 from sendonce.errors import ServerReadOnly, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
 
@@ -35,7 +35,7 @@ async def waited(backoff: Backoff, times: int, error: StoreBusy) -> None:
 async def test_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_the_first(
     pauses: list[float],
 ) -> None:
-    backoff = Backoff("claims", lambda _: None)
+    backoff = Backoff(Outage("claims", lambda _: None))
 
     await waited(backoff, 7, StoreBusy("away"))
     backoff.calm()
@@ -48,7 +48,7 @@ async def test_wait_is_longer_up_to_the_longest_and_the_next_outage_begins_with_
 @pytest.mark.usefixtures("pauses")
 async def test_outage_is_told_once_and_once_more_where_the_server_only_reads() -> None:
     facts: list[Fact] = []
-    backoff = Backoff("claims", facts.append)
+    backoff = Backoff(Outage("claims", facts.append))
 
     for _ in range(2):
         await waited(backoff, 3, StoreBusy("away"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from sendonce.engine.background import FIRST_SECONDS, LONGEST_SECONDS, Backoff, Outage
 from sendonce.engine.config import WorkerConfig
 from sendonce.errors import ConfigError, StoreBusy
 from sendonce.observability.facts import DatabaseBack, DatabaseLost, Fact
@@ -37,7 +37,7 @@ def test_longest_send_is_below_the_lease() -> None:
 
 async def test_backoff_says_once_that_it_waits_and_once_that_it_is_over() -> None:
     facts: list[Fact] = []
-    backoff = Backoff("worker", facts.append)
+    backoff = Backoff(Outage("worker", facts.append))
     stop = asyncio.Event()
     stop.set()
 
@@ -50,7 +50,7 @@ async def test_backoff_says_once_that_it_waits_and_once_that_it_is_over() -> Non
 
 
 async def test_backoff_waits_longer_each_time_and_begins_anew_after_an_answer() -> None:
-    backoff = Backoff("worker", lambda _: None)
+    backoff = Backoff(Outage("worker", lambda _: None))
     stop = asyncio.Event()
     stop.set()
     pauses = []

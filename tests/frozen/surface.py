@@ -15,8 +15,8 @@ from sendonce.outbox.entries import queries
 from sendonce.sql.queries import load
 
 PUBLIC = (
-    "sendonce", "sendonce.channels", "sendonce.inbox.asgi", "sendonce.inbox.providers", "sendonce.inbox.webhooks",
-    "sendonce.testing", "sendonce.contrib.fastapi", "sendonce.contrib.sqlalchemy",
+    "sendonce", "sendonce.channels", "sendonce.consumer", "sendonce.inbox.asgi", "sendonce.inbox.providers",
+    "sendonce.inbox.webhooks", "sendonce.testing", "sendonce.contrib.fastapi", "sendonce.contrib.sqlalchemy",
 )  # fmt: skip
 _INNER = re.compile(r"\s((?:[a-z-]+\|)+[a-z-]+)\s+\.\.\.")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -5,14 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from sendonce.observability.metrics import OF_A_WORKER, OF_THE_DATABASE, Measured, Metric, alone, exposition
+from sendonce.observability.metrics import (
+    OF_A_CONSUMER,
+    OF_A_WORKER,
+    OF_THE_DATABASE,
+    Measured,
+    Metric,
+    alone,
+    exposition,
+)
 from tests.scrapes import OPENMETRICS, samples_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "metrics.md").read_text("utf-8")
 RULES = (DOCS / "reference" / "alert-rules.yml").read_text("utf-8")
-ALL = (*OF_A_WORKER, *OF_THE_DATABASE)
-LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "part", "way", "cause"}
+ALL = (*OF_A_WORKER, *OF_A_CONSUMER, *OF_THE_DATABASE)
+LABELS = {"version", "worker_id", "channel", "outcome", "answer", "result", "part", "way", "cause", "consumer", "mode"}
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda each: each.name)

@@ -30,7 +30,11 @@ class _Shown:
 def _add_instead(parser: Parser) -> None:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--defaults", action="store_true", help="also what nobody has set")
-    instead.add_argument("--check", action="store_true", help="only say whether a worker could start with them")
+    instead.add_argument(
+        "--check",
+        action="store_true",
+        help="only say whether a worker could start with them, and the consumers of [consume]",
+    )
     instead.add_argument("--example", action="store_true", help="print a settings file with everything in it")
 
 
@@ -105,9 +109,10 @@ def _in_force(args: argparse.Namespace) -> "tuple[Path | None, list[InForce]]":
 
 
 def _check(settings: "Settings") -> None:
-    """Build what a worker would be built from, and open nothing."""
+    """Build what a worker and consumers would be built from, and open nothing."""
     import asyncio
 
+    from sendonce.config.consumers import consumers_of, load_consumers
     from sendonce.embedded import notifier_of
     from sendonce.engine.alerter import transports_of
 
@@ -115,6 +120,8 @@ def _check(settings: "Settings") -> None:
     try:
         configured(lambda: notifier_of(settings))
         configured(lambda: transports_of(settings.alerts, channels, ""))
+        if (app := settings.consume.app) is not None:
+            configured(lambda: consumers_of(settings, load_consumers(app)))
     finally:
         asyncio.run(channels.close())
 

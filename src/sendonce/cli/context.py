@@ -75,7 +75,7 @@ def settings_arguments(
         CONFIG.add(parser)
         for each in wanted():
             _add_setting(parser, each)
-            if each.key == "app":
+            if (each.table, each.key) == ("worker", "app"):
                 parser.add_argument(
                     "--policy", metavar="JSON", help='over the default policy, like {"max_attempts": 5}'
                 )

@@ -30,6 +30,7 @@ NOUNS = {
     "grants": Noun("database", "print the database roles with the least rights (PostgreSQL)"),
     "publish": Noun("events", "record an event and its deliveries"),
     "worker": Noun("worker", "send what is due"),
+    "consume": Noun("consume", "feed your handlers from message brokers"),
     "status": Noun("status", "show the whole at a glance"),
     "events": Noun("events", "list and show what was recorded", "Look at what was recorded."),
     "deliveries": Noun(

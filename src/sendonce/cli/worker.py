@@ -1,15 +1,14 @@
 """sendonce worker: send what is due, until told to stop."""
 
 import argparse
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sendonce.cli.context import channels_for, configured, settings_arguments, settings_for
+from sendonce.cli.daemons import log_to_stderr, run_on_best_loop
 from sendonce.cli.verbs import argument, verb
 from sendonce.config.catalogue import RENAMED, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from sendonce.config.load import Settings
     from sendonce.config.types import Setting
     from sendonce.engine.daemon import Parts
@@ -52,8 +51,8 @@ def worker(args: argparse.Namespace, until_idle: bool, verbose: bool) -> None:
     settings = settings_for(args)
     configured(lambda: check_readable(settings.database))
     parts = configured(lambda: _parts(settings, until_idle=until_idle))
-    _log_to_stderr(settings.log.format, verbose=verbose)
-    _run_on_best_loop(daemon.run(parts))
+    log_to_stderr(settings.log.format, verbose=verbose)
+    run_on_best_loop(daemon.run(parts))
 
 
 def _parts(settings: "Settings", *, until_idle: bool) -> "Parts":
@@ -63,33 +62,3 @@ def _parts(settings: "Settings", *, until_idle: bool) -> "Parts":
 
     parts = parts_of(settings, channels_for(settings))
     return replace(parts, config=replace(settings.worker, until_idle=until_idle))
-
-
-def _log_to_stderr(format: str, *, verbose: bool) -> None:
-    import logging
-
-    handler = logging.StreamHandler()
-    # A line of JSON says by itself when and how bad.
-    handler.setFormatter(
-        logging.Formatter("%(message)s" if format == "json" else "%(asctime)s %(levelname)s %(message)s")
-    )
-    logger = logging.getLogger("sendonce")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-
-
-def _run_on_best_loop(work: "Coroutine[Any, Any, object]") -> None:
-    import asyncio
-    import gc
-    from importlib.util import find_spec
-
-    # Claims come and go by the thousand and hold no cycles: looking for cycles among them at every turn costs a tenth.
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-    if find_spec("uvloop") is None:
-        asyncio.run(work)
-        return
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work)

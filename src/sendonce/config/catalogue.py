@@ -8,9 +8,11 @@ from textwrap import wrap
 
 from sendonce.config.schema_brokers import BROKER_SETTINGS
 from sendonce.config.schema_channels import OUTSIDE
+from sendonce.config.schema_consumers import CONSUMER_SETTINGS
 from sendonce.config.schema_engine import INSIDE
-from sendonce.config.types import NEVER, PREFIX, Setting
+from sendonce.config.types import NAMED, NEVER, PREFIX, Setting
 from sendonce.domain.destinations import BROKERS
+from sendonce.domain.texts import nearest
 from sendonce.errors import ConfigError
 
 POLICY_VARIABLE, POLICY_OPTION = "SENDONCE_POLICY", "--policy"
@@ -23,7 +25,7 @@ RENAMED = {
     "--listen": "--metrics",
 }
 
-SETTINGS: tuple[Setting, ...] = (*INSIDE, *OUTSIDE, *BROKER_SETTINGS)
+SETTINGS: tuple[Setting, ...] = (*INSIDE, *OUTSIDE, *BROKER_SETTINGS, *CONSUMER_SETTINGS)
 TABLES = {
     table: {each.key: each for each in SETTINGS if each.table == table}
     for table in dict.fromkeys(each.table for each in SETTINGS)
@@ -38,26 +40,28 @@ def check_variable(name: str) -> None:
     if name in RENAMED:
         raise ConfigError(f"there is no variable {name}; it is called {RENAMED[name]} now")
     renamed = [each.variable for each in SETTINGS if each.variable and each.systematic == name]
-    without_table = [each.environment for each in SETTINGS if f"{PREFIX}{each.key}".upper() == name]
+    without_table = [
+        each.environment for each in SETTINGS if f"{PREFIX}{each.key}".upper() == name and each.environment
+    ]
     # Without the beginning that all of them share, and nearer than usual: the name may be somebody's own.
     ends = [each.removeprefix(PREFIX) for each in sorted(known) if each]
     close = [PREFIX + each for each in get_close_matches(name.removeprefix(PREFIX), ends, n=1, cutoff=0.8)]
     for meant in (renamed, close, without_table):
-        if len(meant) == 1 and meant[0]:
-            raise ConfigError(f"there is no variable {name}; do you mean {meant[0]}?")
+        if 1 <= len(meant) <= 2:
+            raise ConfigError(f"there is no variable {name}; do you mean {' or '.join(meant)}?")
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
     """What was meant, or what there is."""
     if RENAMED.get(word) in known:
         return f"it is called {RENAMED[word]} now"
-    if close := get_close_matches(word, known, n=1):
-        return f"do you mean {close[0]}?"
-    return f"there are: {', '.join(known)}"
+    return nearest(word, known)
 
 
 WIDTH = 100
-NAMES = {"http": "http.shop", "apprise": "apprise.sms"} | {each: f"{each}.main" for each in BROKERS}
+NAMES = {"http": "http.shop", "apprise": "apprise.sms", "consumers": "consumers.wallet"} | {
+    each: f"{each}.main" for each in BROKERS
+}
 HEAD = """\
 # Settings of sendonce. Take away the # before what you want to change; what is left out has the value shown, or none.
 # Options of the command line and variables of the environment (SENDONCE_WORKER_LEASE for lease in [worker]) go before
@@ -71,8 +75,8 @@ def example() -> str:
 
 
 def _table(name: str) -> Iterator[str]:
-    # A table that needs a value is no default, not even an empty one.
-    mark = "#" if any(each.is_required for each in TABLES[name].values()) else ""
+    # A table that needs a value, or has a name of somebody's own, is no default, not even an empty one.
+    mark = "#" if name in NAMED or any(each.is_required for each in TABLES[name].values()) else ""
     yield f"{mark}[{NAMES.get(name, name)}]"
     for setting in TABLES[name].values():
         yield from wrap(setting.about.replace("`", ""), WIDTH, initial_indent="# ", subsequent_indent="# ")

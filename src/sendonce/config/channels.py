@@ -1,10 +1,9 @@
 """The channels of a worker, built from its settings and from its application's own."""
 
-import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sendonce.channels.registry import Channels, builtin, has_http
+from sendonce.config.apps import load_app
 from sendonce.config.load import MailSettings, Settings
 from sendonce.domain.policies import override
 from sendonce.errors import ConfigError
@@ -15,18 +14,7 @@ if TYPE_CHECKING:
 
 def load_channels(app: str) -> Channels:
     """The registry that `app` names as module:attribute; ConfigError says why there is none."""
-    module_name, _, attribute = app.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(f"the app {app} cannot be used: {error}") from None
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Channels):
-        why = f"{module_name} has no sendonce.channels.Channels named {attribute}"
-        raise ConfigError(f"the app {app} cannot be used: {why}")
-    return found
+    return load_app(app, Channels, "sendonce.channels.Channels")
 
 
 def channels_of(settings: Settings, own: Channels | None = None) -> Channels:

@@ -13,6 +13,8 @@ from sendonce.config.schema_channels import WAYS
 from sendonce.config.sources import Everything, Options, Table, database_of
 from sendonce.config.sources import find as find
 from sendonce.config.types import NEVER
+from sendonce.consumer.config import ConsumeConfig
+from sendonce.consumer.registry import check_settings
 from sendonce.domain.destinations import BROKERS
 from sendonce.domain.durations import parse_duration
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
@@ -44,10 +46,20 @@ class MailSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeSettings:
+    """Of a process of consumers: which application's, and where its metrics are served."""
+
+    app: str | None = None
+    metrics: tuple[str, int] | None = None
+    config: ConsumeConfig = field(default_factory=ConsumeConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Without a settings file it is what the environment says, and else the defaults.
 
-    `channel_policies` has, by scheme, what goes over a channel's own policy; `metrics` is where they are served.
+    `channel_policies` has, by scheme, what goes over a channel's own policy; `consumers`, by name, what goes over what
+    their application says; `metrics` is where they are served.
     """
 
     database: str = field(default=DEFAULT_DATABASE, repr=False)
@@ -70,6 +82,8 @@ class Settings:
     mail: MailSettings | None = None
     apprise: "tuple[AppriseSettings, ...]" = ()
     brokers: "tuple[BrokerProfile, ...]" = ()
+    consume: ConsumeSettings = field(default_factory=ConsumeSettings)
+    consumers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 def guard(table: Table) -> Guard:
@@ -260,6 +274,8 @@ def settings_of(everything: Everything) -> Settings:
         mail=mail(everything),
         apprise=tuple(apprise(table) for table in everything.inner("apprise")),
         brokers=tuple(broker(table, policy.timeout) for name in BROKERS for table in everything.inner(name)),
+        consume=_consume(everything.table("consume")),
+        consumers={table.name.removeprefix("consumers."): _consumer(table) for table in everything.inner("consumers")},
         **ours,
     )
 
@@ -282,6 +298,20 @@ def _channel_policy(table: Table, policy: Policy) -> dict[str, object]:
     with table.reading():
         Serving([table.name.removeprefix("policy.")])
         override(policy, values)
+    return values
+
+
+def _consume(table: Table) -> ConsumeSettings:
+    values = table.values()
+    with table.reading():
+        config = ConsumeConfig(**{key: values.pop(key) for key in ("grace",) if key in values})
+    return ConsumeSettings(config=config, **values)
+
+
+def _consumer(table: Table) -> dict[str, object]:
+    values = table.values()
+    with table.reading():
+        check_settings(values)
     return values
 
 

@@ -170,7 +170,7 @@ INSIDE = (
     _log(
         "format",
         types.choice("text", "json"),
-        "How a worker logs: `text`, or one JSON object on each line.",
+        "How workers and consumers log: `text`, or one JSON object on each line.",
         option="--log-format",
     ),
     _log(

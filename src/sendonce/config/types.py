@@ -289,7 +289,7 @@ APP = Kind(wanted="a module and a name in it, like shop.channels:channels", read
 
 PREFIX = "SENDONCE_"
 # Named by whoever writes the file, as in [http.shop]; for these there are no variables.
-NAMED = ("http", "apprise", *BROKERS)
+NAMED = ("http", "apprise", *BROKERS, "consumers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Handling:
         self._transactions = transactions
         self._inbox = Inbox()
         self._thread = None if consumer.is_async else ThreadPoolExecutor(1, thread_name_prefix="sendonce-handler")
+        self._is_left = False
 
     async def handle(self, message: Incoming) -> Result:
         """Try once. Raises only what is the database's, for which the message cannot be blamed."""
@@ -72,13 +73,19 @@ class Handling:
         raise AssertionError("the last try returns or raises")
 
     async def close(self) -> None:
+        """Give the connection back. A thread cannot be ended: a handler that is left in one keeps its connection."""
         if self._thread is not None:
-            self._thread.shutdown()
-        await self._transactions.close()
+            self._thread.shutdown(wait=False)
+        if not self._is_left:
+            await self._transactions.close()
 
     async def _tried(self, message: Incoming) -> bool:
         if self._thread is not None:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_thread, message)
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_thread, message)
+            except asyncio.CancelledError:
+                self._is_left = True
+                raise
         limit = asyncio.timeout(self._consumer.policy.timeout.total_seconds())
         try:
             async with limit, self._transactions.abegin() as connection:

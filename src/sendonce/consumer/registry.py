@@ -9,12 +9,30 @@ from typing import Any, TypeVar
 
 from sendonce.consumer.incoming import LARGEST_BODY, Taken
 from sendonce.domain.policies import DEFAULT_POLICY, Policy, override
+from sendonce.domain.texts import nearest
 from sendonce.errors import ConfigError
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 SCHEMES = ("amqp", "kafka", "nats", "redis")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ADDRESS = re.compile(r"([a-z]+):([^/\s]+)/(\S+)")
+
+
+_LIMITS = {"prefetch": 10_000, "concurrency": 1_000, "most_lost": 100, "largest_body": 100_000_000}
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
+    """Raise ConfigError, beginning with its name, for a value that no consumer can have."""
+    for name, value in settings.items():
+        if name == "source":
+            found = _ADDRESS.fullmatch(str(value))
+            if found is None or found[1] not in SCHEMES:
+                raise ConfigError(
+                    "source must be like nats:PROFILE/STREAM, amqp:PROFILE/QUEUE, kafka:PROFILE/TOPIC or"
+                    f" redis:PROFILE/STREAM, not {str(value)[:120]!r}"
+                )
+        elif name in _LIMITS and (type(value) is not int or not 1 <= value <= _LIMITS[name]):
+            raise ConfigError(f"{name} must be from 1 to {_LIMITS[name]}, not {value!r}")
 
 
 class Mode(StrEnum):
@@ -49,20 +67,10 @@ class Consumer:
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
             raise ConfigError(f"a consumer's name has up to 100 letters, digits, - and _; {self.name[:120]!r} is none")
-        found = _ADDRESS.fullmatch(self.source)
-        if found is None or found[1] not in SCHEMES:
-            raise ConfigError(
-                f"consumer {self.name}: the source must be like nats:PROFILE/STREAM, amqp:PROFILE/QUEUE,"
-                f" kafka:PROFILE/TOPIC or redis:PROFILE/STREAM, not {self.source[:120]!r}"
-            )
-        for what, value, least, most in (
-            ("prefetch", self.prefetch, 1, 10_000),
-            ("concurrency", self.concurrency, 1, 1_000),
-            ("most_lost", self.most_lost, 1, 100),
-            ("largest_body", self.largest_body, 1, 100_000_000),
-        ):
-            if type(value) is not int or not least <= value <= most:
-                raise ConfigError(f"consumer {self.name}: {what} must be from {least} to {most}, not {value!r}")
+        try:
+            check_settings({"source": self.source, **{name: getattr(self, name) for name in _LIMITS}})
+        except ConfigError as error:
+            raise ConfigError(f"consumer {self.name}: {error}") from None
 
     @property
     def is_async(self) -> bool:
@@ -147,12 +155,13 @@ class Consumers:
         return iter(self._consumers.values())
 
     def named(self, names: Iterable[str] = ()) -> list[Consumer]:
-        """Return those with these names, or all of them; ConfigError for a name that nobody has."""
-        wanted = list(names) or list(self._consumers)
+        """Return those with these names, or all of them; ConfigError for a name that nobody has, or when none is."""
+        if not self._consumers:
+            raise ConfigError("there are no consumers; add one with @consumers.consumer(name, source)")
+        wanted = list(dict.fromkeys(names)) or list(self._consumers)
         for name in wanted:
             if name not in self._consumers:
-                there = ", ".join(sorted(self._consumers)) or "none"
-                raise ConfigError(f"there is no consumer {name}; there are: {there}")
+                raise ConfigError(f"there is no consumer {name}; {nearest(name, sorted(self._consumers))}")
         return [self._consumers[name] for name in wanted]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 from zlib import crc32
@@ -11,14 +11,16 @@ from zlib import crc32
 from sendonce.checkpoints import checkpoint
 from sendonce.consumer.handling import Handled, Handling, Result
 from sendonce.consumer.incoming import Incoming, Taken, fault_of
+from sendonce.consumer.jobs import Job, message_of, poison
 from sendonce.consumer.registry import Consumer, Mode
 from sendonce.consumer.sources.protocol import Source, SourceLost
 from sendonce.consumer.tallies import Tallies
 from sendonce.consumer.transactions import is_passing
 from sendonce.domain.policies import next_delay, spread_of
-from sendonce.engine.background import Backoff, background
-from sendonce.errors import StoreBusy
-from sendonce.observability.facts import Emit, SourceBack, SourceGone
+from sendonce.engine.background import Backoff, Outage, background
+from sendonce.engine.health import Health
+from sendonce.errors import StoreBusy, StoreError
+from sendonce.observability.facts import Consuming, Emit, SourceBack, SourceGone
 from sendonce.store.tries import Arrived, Content, Failure, MessageStore, Standing, Waiting
 
 T = TypeVar("T")
@@ -30,19 +32,11 @@ HOLD = timedelta(seconds=60)
 EXTEND_SECONDS = 15.0
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """A message in hand. `taken`: what is acknowledged when it is done with; `row_id`: where its try is counted."""
-
-    message: Incoming
-    arrived: Arrived
-    content: Content
-    row_id: int | None = None
-    taken: list[Taken] = field(default_factory=list)
-
-
 class Runner:
-    """Runs one consumer until it is stopped; with `until_idle` until nothing is there and nothing is due."""
+    """Runs one consumer until it is stopped; with `until_idle` until nothing is there and nothing is due.
+
+    Those of one process share the `outage` of its database, and its `health`.
+    """
 
     def __init__(
         self,
@@ -54,6 +48,8 @@ class Runner:
         *,
         worker: str,
         grace: timedelta,
+        outage: Outage,
+        health: Health,
         until_idle: bool = False,
     ) -> None:
         self._consumer = consumer
@@ -63,8 +59,12 @@ class Runner:
         self._slots = slots
         self._emit = emit
         self._grace = grace
+        self._outage = outage
+        self._health = health
+        self._part = f"consumer {consumer.name}"
         self._until_idle = until_idle
         self._stop = asyncio.Event()
+        self._abandoned = asyncio.Event()
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._in_hand: dict[str, Job] = {}
         self._freed = asyncio.Event()
@@ -78,8 +78,23 @@ class Runner:
         self._stop.set()
         self._freed.set()
 
-    async def run(self) -> None:
-        """Work until stopped. Raises what no waiting mends."""
+    def abandon(self) -> None:
+        """Stop now: what is in hand is cut short, and comes again."""
+        self.stop()
+        self._abandoned.set()
+
+    @property
+    def name(self) -> str:
+        return self._consumer.name
+
+    @property
+    def in_hand(self) -> int:
+        """Messages that were taken and are not done with."""
+        return len(self._in_hand)
+
+    async def run(self) -> int:
+        """Work until stopped; how many messages were cut short. Raises what no waiting mends."""
+        self._emit(Consuming(consumer=self.name, mode=self._consumer.mode))
         slots = [asyncio.create_task(self._work(each)) for each in self._slots]
         taking = [asyncio.create_task(self._take_forever()), asyncio.create_task(self._look_forever())]
         try:
@@ -91,21 +106,26 @@ class Runner:
             for each in (*taking, *slots):
                 if each.done():
                     each.result()
+            return self.in_hand
         finally:
             for each in (*taking, *slots):
                 each.cancel()
             await asyncio.gather(*taking, *slots, return_exceptions=True)
-            with suppress(StoreBusy):
-                await self._store.return_messages([job.row_id for job in self._in_hand.values() if job.row_id])
             await self._source.close()
             for slot in self._slots:
                 await slot.close()
             self._tallies.tell()
+            self._health.rest(self._part)
+            self._emit(Consuming(consumer=self.name, mode=self._consumer.mode, is_over=True, cut=self.in_hand))
+            if rows := [job.row_id for job in self._in_hand.values() if job.row_id is not None]:
+                with suppress(StoreError):  # else they are due again when our claim ends
+                    await self._store.return_messages(rows)
 
     async def _take_forever(self) -> None:
         """Take what comes, as much as there is room for; open the source again whenever it is lost."""
         pause, is_lost, is_open = FIRST_PAUSE, False, False
         while not self._stop.is_set():
+            self._health.turn(self._part)
             try:
                 if not is_open:
                     await self._source.open()
@@ -125,10 +145,12 @@ class Runner:
     async def _take(self) -> None:
         if self._free <= 0:
             self._freed.clear()
+            self._health.rest(self._part)  # a handler may take as long as it likes
             await self._freed.wait()
             return
         taken = await self._source.take(self._free, TAKE_SECONDS)
         self._idle_takes = 0 if taken else self._idle_takes + 1
+        self._health.rest(self._part)
         async with self._handing_out:
             for each in taken:
                 await self._receive(self._named(each))
@@ -153,7 +175,7 @@ class Runner:
         elif taken.is_again:
             await self._receive_again(taken, arrived)
         else:
-            self._put(Job(_message(taken, arrived, tries=1), arrived, self._kept(taken), taken=[taken]))
+            self._put(Job(message_of(taken, arrived, tries=1), arrived, self._kept(taken), taken=[taken]))
 
     async def _receive_again(self, taken: Taken, arrived: Arrived) -> None:
         """It was given before, and perhaps ended our process: nothing else is in hand while this one is tried."""
@@ -165,20 +187,26 @@ class Runner:
         checkpoint("consumer.after_begin")
         match begun.standing:
             case Standing.BEGUN:
-                message = replace(_message(taken, arrived, tries=begun.tries), first_seen_at=begun.first_seen_at)
+                message = replace(message_of(taken, arrived, tries=begun.tries), first_seen_at=begun.first_seen_at)
                 self._put(Job(message, arrived, self._kept(taken), begun.row_id, [taken]))
                 await self._jobs.join()
             case Standing.KNOWN:
                 self._tallies.count("duplicate")
                 await self._acknowledge([taken])
             case Standing.POISON:
-                await self._give_up(arrived, begun.row_id, self._kept(taken), _poison(begun.tries), begun.tries)
+                await self._give_up(arrived, begun.row_id, self._kept(taken), poison(begun.tries), begun.tries)
                 await self._acknowledge([taken])
 
     async def _look_forever(self) -> None:
         """Hand out what is due again from our own tables."""
+        backoff = Backoff(self._outage)
         while not self._stop.is_set():
-            found = await self._look() if self._free > 0 else 0
+            try:
+                found = await self._look() if self._free > 0 else 0
+            except StoreBusy as error:
+                await backoff.wait(error, self._stop)
+                continue
+            backoff.calm()
             self._idle_looks = 0 if found else self._idle_looks + 1
             if not found:
                 self._stop_when_idle()
@@ -187,8 +215,10 @@ class Runner:
     async def _look(self) -> int:
         name, free = self._consumer.name, max(self._free, 1)
         async with self._handing_out:
-            due = await self._patiently(lambda: self._store.due_messages(name, free, hold=HOLD, worker=self._worker))
-            checkpoint("consumer.after_begin")
+            due = await self._store.due_messages(name, free, hold=HOLD, worker=self._worker)
+            self._health.heard()
+            if due:
+                checkpoint("consumer.after_begin")
             for each in due:
                 await self._hand_out(each)
         return len(due)
@@ -200,7 +230,7 @@ class Runner:
             await self._give_up(arrived, waiting.row_id, None, gone, tries)
             return
         if waiting.lost >= self._consumer.most_lost:
-            await self._give_up(arrived, waiting.row_id, content, _poison(tries), tries)
+            await self._give_up(arrived, waiting.row_id, content, poison(tries), tries)
             return
         if waiting.lost:
             await self._jobs.join()
@@ -293,27 +323,30 @@ class Runner:
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do it, and again for as long as the database is away."""
-        backoff = Backoff(f"consumer {self._consumer.name}", self._emit)
+        backoff = Backoff(self._outage)
         while True:
             try:
                 answer = await work()
             except Exception as error:
                 if not is_passing(error):
                     raise
-                await backoff.wait(error if isinstance(error, StoreBusy) else StoreBusy(type(error).__name__), None)
+                busy = StoreBusy(f"the database does not answer ({type(error).__name__})")
+                await backoff.wait(error if isinstance(error, StoreBusy) else busy, None)
             else:
                 backoff.calm()
                 return answer
 
     async def _finish(self, taking: Sequence[asyncio.Task[None]], slots: Sequence[asyncio.Task[None]]) -> None:
-        """Let what is in hand end within the grace period, unless a slot has died."""
-        ending = asyncio.ensure_future(self._in_hand_ends(taking))
+        """Let what is in hand end within the grace period, unless a slot has died or nobody wants to wait."""
+        ending = asyncio.create_task(self._in_hand_ends(taking))
+        abandoned = asyncio.create_task(self._abandoned.wait())
         try:
             seconds = self._grace.total_seconds()
-            await asyncio.wait([ending, *slots], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ending, abandoned, *slots], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ending.cancel()
-            await asyncio.gather(ending, return_exceptions=True)
+            abandoned.cancel()
+            await asyncio.gather(ending, abandoned, return_exceptions=True)
 
     async def _in_hand_ends(self, taking: Sequence[asyncio.Task[None]]) -> None:
         await asyncio.wait(taking)
@@ -339,19 +372,3 @@ class Runner:
 
     def _kept(self, taken: Taken) -> Content:
         return Content(body=taken.body[: self._consumer.largest_body], headers=taken.headers, subject=taken.subject)
-
-
-def _message(taken: Taken, arrived: Arrived, *, tries: int) -> Incoming:
-    return Incoming(
-        id=str(taken.id),
-        body=taken.body,
-        headers=taken.headers,
-        subject=taken.subject,
-        source=arrived.source,
-        tries=tries,
-        first_seen_at=None,
-    )
-
-
-def _poison(tries: int) -> Failure:
-    return Failure("poison", f"{tries} tries ended with their process", reason="poison")

@@ -1,6 +1,8 @@
 """Texts from outside, made safe to store, and length-prefixed hashes of them, such as the provider token."""
 
 import hashlib
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 CODE_LENGTH = 100
 MESSAGE_LENGTH = 500
@@ -18,6 +20,13 @@ def storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What was meant by a word that nobody knows, or what there is."""
+    if close := get_close_matches(word, known, n=1):
+        return f"do you mean {close[0]}?"
+    return f"there are: {', '.join(known)}"
 
 
 def digest(*parts: str) -> bytes:

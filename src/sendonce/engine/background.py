@@ -49,7 +49,7 @@ LONGEST_SECONDS = 3.0
 
 
 class Outage:
-    """What one part of a worker says of it: once that the database is lost, once that it is there and only reads, and
+    """What a part of a program says of its database: once that it is lost, once that it is there and only reads, and
     when it is back."""
 
     def __init__(self, part: str, emit: Emit) -> None:
@@ -79,8 +79,10 @@ class Outage:
 
 
 class Backoff:
-    def __init__(self, part: str, emit: Emit) -> None:
-        self._outage = Outage(part, emit)
+    """Pauses that grow while the database does not answer; parts of one program may share what they say of it."""
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage = outage
         self._pause = FIRST_SECONDS
 
     async def wait(self, error: StoreBusy, stop: asyncio.Event | None) -> None:

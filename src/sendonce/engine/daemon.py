@@ -30,7 +30,7 @@ from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
 from sendonce.observability.facts import Begun, Emit, Fact, ServerChanged, Stopped
 from sendonce.observability.incidents import Incidents
-from sendonce.observability.metrics import Counters
+from sendonce.observability.metrics import IN_FLIGHT, Counters, alone
 from sendonce.sealing import SecretBox
 from sendonce.store.ports import LeaseStore, Notifier, Store
 
@@ -66,7 +66,7 @@ async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> Stopped:
     check_descriptors(parts.config.concurrency)
     health, counters = Health(), Counters(parts.version)
     listeners = [parts.emit, health.on_fact, *([counters.on_fact] if parts.metrics else [])]
-    page = MetricsPage(health, counters)
+    page = MetricsPage(health, counters.measured, lambda: [(IN_FLIGHT, alone(0))])
     async with serving(parts.metrics, page, parts.emit):
         return await _work(replace(parts, emit=_to_all(*listeners)), health, page, stop)
 

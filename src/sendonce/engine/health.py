@@ -1,8 +1,8 @@
-"""What a worker knows of itself: whether its loops go round, and whether the database answers. Asks nobody."""
+"""What a worker, or a consumer, knows of itself: whether its loops go round, and who does not answer. Asks nobody."""
 
 import time
 
-from sendonce.observability.facts import Begun, DatabaseBack, DatabaseLost, Fact
+from sendonce.observability.facts import Begun, Consuming, DatabaseBack, DatabaseLost, Fact, SourceBack, SourceGone
 
 # Longer than a call to a database that does not answer, with the pause after it: waiting for one is no reason to end.
 STUCK_SECONDS = 180.0
@@ -13,12 +13,14 @@ HEARD_SECONDS = 2.0
 class Health:
     """Tells whether the worker's loops are alive. They write it from either thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "worker") -> None:
+        self.what = what
         self.is_stopping = False
         self._is_registered = False
         self._turned_at: dict[str, float] = {}
         self._ended: set[str] = set()
         self._lost: set[str] = set()
+        self._sources: dict[str, str] = {}
         self._heard_at = float("-inf")
 
     def turn(self, part: str) -> None:
@@ -38,15 +40,19 @@ class Health:
         self._heard_at = time.monotonic()
 
     def on_fact(self, fact: Fact) -> None:
-        """Note which part of the worker has lost the database, and that the worker is registered."""
+        """Note which part has lost the database, or its broker, and that the work has begun."""
         match fact:
-            case Begun():
+            case Begun() | Consuming(is_over=False):
                 self._is_registered = True
                 self.heard()
             case DatabaseLost(part=part):
                 self._lost.add(part)
             case DatabaseBack(part=part):
                 self._lost.discard(part)
+            case SourceGone(consumer=consumer, reason=reason):
+                self._sources[consumer] = reason
+            case SourceBack(consumer=consumer):
+                self._sources.pop(consumer, None)
 
     def stuck(self) -> str | None:
         """Return why this process should be restarted; None while its loops turn."""
@@ -61,11 +67,13 @@ class Health:
     def unready(self) -> str | None:
         """Return why the worker takes no work now, as far as it knows by itself; None when it does."""
         if self.is_stopping:
-            return "the worker is stopping"
+            return f"the {self.what} is stopping"
         if not self._is_registered:
-            return "the worker is not registered yet"
+            return f"the {self.what} is not registered yet"
         for part in sorted(self._lost):
             return f"{part}: the database does not answer"
+        for consumer, reason in sorted(self._sources.items()):
+            return f"consumer {consumer}: {reason}"
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""The worker's own small web server: its metrics and health, and the database's gauges on one of all workers."""
+"""A process's own small web server: its metrics and health, and the database's gauges on one of all workers."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from sendonce.engine.worker import Worker
 from sendonce.errors import ConfigError
 from sendonce.observability import metrics
 from sendonce.observability.facts import Emit, MetricsFailed, ServingMetrics
-from sendonce.observability.metrics import CAUSES, OTHER, Counters, Measured, alone
+from sendonce.observability.metrics import CAUSES, OTHER, Measured, alone
 from sendonce.store.ports import AlertStore, LeaseStore, Store
 from sendonce.store.readers import ReadStore
 from sendonce.store.records import ChannelRow, Status
@@ -183,15 +183,18 @@ class Look:
             self._asking.cancel()
 
 
-class MetricsPage:
-    """The pages of the server. The worker sets their sources once it is running."""
+Measuring: TypeAlias = Callable[[], list[Measured]]
 
-    def __init__(self, health: Health, counters: Counters) -> None:
+
+class MetricsPage:
+    """The pages of the server: what was `counted`, and what the process itself reads; it sets the rest once it runs."""
+
+    def __init__(self, health: Health, counted: Measuring, own: Measuring) -> None:
         self._health = health
-        self._counters = counters
+        self._counted = counted
+        self.own = own
         self.look: Look | None = None
-        self.in_flight: Callable[[], int] = lambda: 0
-        self.of_database: Callable[[], list[Measured]] = list
+        self.of_database: Measuring = list
 
     async def answer(self, request: "web.BaseRequest") -> "web.Response":
         """Answer one request and close the connection: the next visitor may be waiting for it."""
@@ -210,22 +213,19 @@ class MetricsPage:
     async def _metrics(self, request: "web.BaseRequest") -> "web.Response":
         from aiohttp import web
 
-        own: list[Measured] = [
-            (metrics.IN_FLIGHT, alone(self.in_flight())),
-            (metrics.ANSWERS, alone(0 if self._health.has_lost_the_database else 1)),
-        ]
-        measured = [*self._counters.measured(), *own, *self.of_database()]
+        answers: Measured = (metrics.ANSWERS, alone(0 if self._health.has_lost_the_database else 1))
+        measured = [*self._counted(), *self.own(), answers, *self.of_database()]
         text, content_type = metrics.exposition(measured, ",".join(request.headers.getall("Accept", [])))
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _live(self, request: "web.BaseRequest") -> "web.Response":
-        return _answer(self._health.stuck(), "the worker goes round")
+        return _answer(self._health.stuck(), f"the {self._health.what} goes round")
 
     async def _ready(self, request: "web.BaseRequest") -> "web.Response":
         trouble = self._health.unready()
         if trouble is None and not self._health.has_heard_lately and not (self.look and await self.look.is_answered()):
             trouble = "the database does not answer"
-        return _answer(trouble, "the worker takes work")
+        return _answer(trouble, f"the {self._health.what} takes work")
 
 
 @asynccontextmanager
@@ -242,7 +242,7 @@ async def attended(
     store = await open_store()
     gauges = Gauges(store, worker_id, emit, schemes, kept)
     page.look = look = Look(store.namespace)
-    page.in_flight = lambda: worker.in_flight
+    page.own = lambda: [(metrics.IN_FLIGHT, alone(worker.in_flight))]
     page.of_database = gauges.measured
     reading = asyncio.create_task(gauges.run())
     try:

@@ -11,7 +11,7 @@ from sendonce.domain.attempts import Claim, Refusal, Report, Result, Verdict
 from sendonce.domain.breakers import Pauses
 from sendonce.domain.serving import Served
 from sendonce.engine.attempt import AttemptRunner, CredentialStore
-from sendonce.engine.background import LONGEST_SECONDS, Backoff
+from sendonce.engine.background import LONGEST_SECONDS, Backoff, Outage
 from sendonce.engine.breakers import Breakers
 from sendonce.engine.config import WorkerConfig
 from sendonce.engine.fairness import SPARE_SECONDS, Fairness, Fleet
@@ -122,7 +122,7 @@ class Worker:
 
     async def _claim_until_stopped(self) -> None:
         pause = QUICKEST_POLL
-        backoff = Backoff(CLAIMS, self._emit)
+        backoff = Backoff(Outage(CLAIMS, self._emit))
         empty_turns = 0
         while not self._stop.is_set():
             self._health.turn(CLAIMS)
@@ -333,7 +333,7 @@ class Worker:
     async def _settle(self, batch: list[Report], seconds: list[float]) -> None:
         """Write a batch, retrying until it is written: no result is lost because the database was away."""
         results = self._orchestrator.decide(batch)
-        backoff = Backoff(RESULTS, self._emit)
+        backoff = Backoff(Outage(RESULTS, self._emit))
         verdicts: list[Verdict] = []
         while not verdicts:
             begun = time.monotonic()

@@ -249,10 +249,12 @@ def _look_ups(results: Sequence[Result]) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailed:
-    """A worker inside an application has ended before its time; another one begins after so many seconds."""
+    """A worker, or `what` else works inside an application, has ended before its time; another one begins after so
+    many seconds."""
 
     reason: str
     again_in: float
+    what: str = "worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +301,12 @@ class PruningFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consuming:
-    """A consumer has begun, or has ended."""
+    """A consumer has begun, or has ended; `cut` messages were in hand then, and come again."""
 
     consumer: str
     mode: str
     is_over: bool = False
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def worded(fact: Fact) -> tuple[int, str]:
         case Consuming() | Consumed() | MessageFailed() | SourceGone() | SourceBack():
             return _of_a_consumer(fact)
         case WorkerFailed():
-            return logging.ERROR, f"the worker has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
+            return logging.ERROR, f"the {fact.what} has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
             return logging.WARNING, _warning(fact)
 
@@ -169,8 +169,11 @@ def _news(fact: Begun | ServingMetrics | DatabaseBack | Pruned | Stopping | Stop
 
 def _of_a_consumer(fact: Consuming | Consumed | MessageFailed | SourceGone | SourceBack) -> tuple[int, str]:
     match fact:
+        case Consuming(is_over=True):
+            cut = f"; {fact.cut} in hand come again" if fact.cut else ""
+            return logging.INFO, f"consumer {fact.consumer} has ended{cut}"
         case Consuming():
-            return logging.INFO, f"consumer {fact.consumer} has {'ended' if fact.is_over else f'begun ({fact.mode})'}"
+            return logging.INFO, f"consumer {fact.consumer} has begun ({fact.mode})"
         case Consumed():
             counts = (("handled", fact.handled), ("duplicates", fact.duplicates), ("failed", fact.failed))
             parts = [f"{name}={count}" for name, count in (*counts, ("dead", fact.dead)) if count]

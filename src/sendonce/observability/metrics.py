@@ -121,10 +121,27 @@ STOPS = Metric("sendonce_stops", "gauge", "Stops in force.")
 ALERTS = Metric("sendonce_alerts_raised", "gauge", "Alerts that stand.")
 SCHEMA = Metric("sendonce_schema_version", "gauge", "The number of the database's schema.")
 
+CONSUMER_INFO = Metric(
+    "sendonce_consumer_info", "gauge", "Always 1: which consumer this is.", ("consumer", "mode", "version")
+)
+IN_HAND = Metric(
+    "sendonce_consumer_in_hand", "gauge", "Messages that this consumer has and is not done with.", ("consumer",)
+)
+CONSUMED = Metric(
+    "sendonce_consumer_messages_total", "counter", "Tries of messages by what they came to.", ("consumer", "result")
+)
+SOURCE_UP = Metric(
+    "sendonce_consumer_source_up", "gauge", "1, or 0 while this consumer has lost its broker.", ("consumer",)
+)
+SOURCE_LOST = Metric(
+    "sendonce_consumer_source_lost_total", "counter", "How often this consumer has lost its broker.", ("consumer",)
+)
+
 OF_A_WORKER = (
     INFO, SLOTS, IN_FLIGHT, ANSWERS, ATTEMPTS, ATTEMPT_SECONDS, LOOK_UPS, RESULTS, DOUBTS, SETTLE_SECONDS, EXPIRED,
     LEASES_LOST, DATABASE_LOST, COMMITS_LOST, TRIPPED, DISABLED, ALERTS_FAILED,
 )  # fmt: skip
+OF_A_CONSUMER = (CONSUMER_INFO, IN_HAND, CONSUMED, SOURCE_UP, SOURCE_LOST)
 OF_THE_DATABASE = (
     OLDEST_DUE, OLDEST_OPEN, NOT_SERVED, BREAKERS, DUE, SCHEDULED, RETRYING, BEING_SENT, IN_DOUBT, PARKED, DEAD_LETTERS,
     INBOX_WAITING, INBOX_DEAD, INBOX_OLDEST, INBOX_DUPLICATES, RETENTION_BEHIND, WORKERS, STOPS, ALERTS, SCHEMA,
