@@ -6,7 +6,7 @@ import pytest
 
 from sendonce.admin.status import alert_sentence, room_sentence, warnings
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
-from sendonce.store.records import COUNT_CAP, AlertRow, Room, Status, StopRow, WorkerRow
+from sendonce.store.records import COUNT_CAP, AlertRow, InboxCounts, Room, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park
 from tests.cli.workbench import JUST_NOW, Cli
 
@@ -68,6 +68,17 @@ def test_status_warns_of_work_without_a_worker() -> None:
         "14 deliveries are due, the oldest for 3m 20s, and no worker is alive; start one with: sendonce worker"
     ]
     assert warnings(status(due=1))[0].startswith("1 delivery is due")
+
+
+def test_status_warns_of_a_consumer_that_nobody_runs() -> None:
+    late = InboxCounts(waiting=3, oldest_due_at=NOW - timedelta(minutes=2), late_consumer="wallet")
+
+    assert warnings(replace(status(due=0), inbox=late)) == [
+        "a message has been due at consumer wallet for 2m, and nobody handles it;"
+        " start it with: sendonce consume wallet"
+    ]
+    just_due = replace(late, oldest_due_at=NOW - timedelta(seconds=5))
+    assert warnings(replace(status(due=0), inbox=just_due)) == []
 
 
 def test_workers_without_progress_are_a_warning() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sendonce.admin import doctor
 from sendonce.admin.doctor import Diagnosis, Level
 from sendonce.store.examining import ExaminedPostgres, ExaminedSqlite, Holder, TableHealth, Work
-from sendonce.store.records import UnservedRow, WorkerRow
+from sendonce.store.records import InboxCounts, UnservedRow, WorkerRow
 from sendonce.store.upkeep import Reached
 from tests.doctor.conftest import LIMITS
 
@@ -70,6 +70,10 @@ def reached(part: str = "payloads", *, begun: timedelta = timedelta(days=99), **
     return {"retention": (Reached(part, NOW - begun, NOW - timedelta(**age)),)}
 
 
+def late(seconds: int) -> InboxCounts:
+    return InboxCounts(waiting=1, oldest_due_at=NOW - timedelta(seconds=seconds), late_consumer="wallet")
+
+
 WORKS: dict[str, tuple[dict[str, Any], Said]] = {
     "due for long": ({"oldest_due_at": DUE}, ("workers", Level.PROBLEM)),
     "not due for long": ({"oldest_due_at": DUE + timedelta(seconds=1)}, None),
@@ -81,6 +85,8 @@ WORKS: dict[str, tuple[dict[str, Any], Said]] = {
     "more than half": ({"send_seconds": (15.1,)}, ("lease", Level.WARNING)),
     "all of the lease": ({"send_seconds": (30.0,)}, ("lease", Level.WARNING)),
     "more than that": ({"send_seconds": (30.1,)}, ("lease", Level.PROBLEM)),
+    "a message due for long": ({"inbox": late(30)}, ("inbox", Level.PROBLEM)),
+    "a message not due for long": ({"inbox": late(29)}, None),
     "retention, almost a day late": (reached(days=30, hours=23), None),
     "retention, a day late": (reached(days=31), ("retention", Level.WARNING)),
     "retention, in a pass of less than a day": (reached(days=99, begun=timedelta(hours=23)), None),

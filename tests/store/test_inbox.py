@@ -129,6 +129,7 @@ async def test_counts_are_of_what_waits_is_dead_and_came_again(database: Databas
 
     assert (counts.waiting, counts.dead, counts.duplicates) == (2, 1, 3)
     assert counts.oldest_due_at is not None
+    assert counts.late_consumer == "mailer"
     assert (await store.status()).now - counts.oldest_due_at > timedelta(seconds=80)
 
 

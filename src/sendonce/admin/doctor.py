@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from sendonce.admin.status import DUE_FOR_LONG
+from sendonce.admin.status import DUE_FOR_LONG, late_message
 from sendonce.admin.text import counted, listed, missing_tables, one_line
 from sendonce.domain.durations import format_duration
 from sendonce.domain.serving import shown as shown_name
@@ -190,11 +190,8 @@ def _retention(work: Work, limits: Limits) -> Diagnosis:
 
 
 def _inbox(work: Work) -> Diagnosis:
-    since = work.inbox.oldest_due_at
-    waiting = timedelta(0) if since is None else work.now - since
-    if waiting >= DUE_FOR_LONG:
-        said = f"a message that came in has been due for {format_duration(waiting)}, and nobody handles it"
-        return problem("inbox", said, "start its consumer; see: sendonce inbox list")
+    if late := late_message(work.inbox, work.now):
+        return problem("inbox", *late)
     if work.inbox.dead:
         said = f"{counted(work.inbox.dead, 'message')} that came in were given up and wait for a person"
         return warning("inbox", said, "see: sendonce inbox list --dead")

@@ -8,7 +8,7 @@ from sendonce.admin.text import ago, counted, dated, one_line, until
 from sendonce.domain.durations import format_duration
 from sendonce.domain.serving import shown
 from sendonce.store.migrations import Backfill
-from sendonce.store.records import ROOM_CAP, AlertRow, LossRow, Room, Status, StopRow
+from sendonce.store.records import ROOM_CAP, AlertRow, InboxCounts, LossRow, Room, Status, StopRow
 
 
 def room_sentence(room: Room, now: datetime) -> str:
@@ -62,7 +62,18 @@ STALLED_AFTER = timedelta(minutes=5)
 def warnings(status: Status) -> list[str]:
     """What needs a person: work that is due for long while nobody does it, nobody gets it done, or nobody serves it."""
     unserved = [room_sentence(room, status.now) for room in status.rooms if not room.is_served]
-    return [*_due_for_long(status), *unserved]
+    late = late_message(status.inbox, status.now)
+    return [*_due_for_long(status), *unserved, *(["; ".join(late)] if late else [])]
+
+
+def late_message(inbox: InboxCounts, now: datetime) -> tuple[str, str] | None:
+    """What is wrong, and what to do, when a consumer is run by nobody: who runs looks every second for what is due."""
+    waiting = timedelta(0) if inbox.oldest_due_at is None else now - inbox.oldest_due_at
+    if waiting < DUE_FOR_LONG:
+        return None
+    consumer = one_line(inbox.late_consumer or "")
+    said = f"a message has been due at consumer {consumer} for {format_duration(waiting)}, and nobody handles it"
+    return said, f"start it with: sendonce consume {consumer}"
 
 
 def _due_for_long(status: Status) -> list[str]:

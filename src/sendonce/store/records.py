@@ -313,12 +313,14 @@ class LossRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxCounts:
-    """The inbox at a glance. `oldest_due_at`: since when the first message is due that nobody handles."""
+    """The inbox at a glance. `oldest_due_at`: since when the first message is due that nobody handles, at
+    `late_consumer`."""
 
     waiting: int = 0
     dead: int = 0
     oldest_due_at: datetime | None = None
     duplicates: int = 0
+    late_consumer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

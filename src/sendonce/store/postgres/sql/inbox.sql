@@ -56,20 +56,23 @@ with recursive c(consumer) as (
            where m.next_attempt_at is not null and m.consumer > c.consumer order by m.consumer limit 1)
     from c
    where c.consumer is not null
+),
+d as (
+  select c.consumer, n.next_attempt_at as due
+    from c
+   cross join lateral (
+     select m.next_attempt_at from sendonce_messages m
+      where m.consumer = c.consumer and m.next_attempt_at is not null
+      order by m.next_attempt_at limit 1) n
 )
 select (select count(*) from (
          select 1 from sendonce_messages m where m.next_attempt_at is not null order by m.consumer limit :cap) a),
        (select count(*) from (
          select 1 from sendonce_messages m
           where m.reason is not null and m.closed_at is null order by m.ended_at limit :cap) a),
-       (select min(d.next_attempt_at)
-          from c
-         cross join lateral (
-           select m.next_attempt_at from sendonce_messages m
-            where m.consumer = c.consumer and m.next_attempt_at is not null
-            order by m.next_attempt_at limit 1) d
-         where d.next_attempt_at <= now()),
-       (select coalesce(sum(amount), 0)::bigint from sendonce_counters where name = 'duplicates');
+       (select min(d.due) from d where d.due <= now()),
+       (select coalesce(sum(amount), 0)::bigint from sendonce_counters where name = 'duplicates'),
+       (select d.consumer from d where d.due <= now() order by d.due limit 1);
 
 -- name: lock_messages
 select id from sendonce_messages where id = any(:ids::bigint[]) order by id for no key update;

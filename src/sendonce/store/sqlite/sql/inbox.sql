@@ -57,19 +57,22 @@ with recursive c(consumer) as (
            where m.next_attempt_at is not null and m.consumer > c.consumer order by m.consumer limit 1)
     from c
    where c.consumer is not null
+),
+d as (
+  select c.consumer,
+         (select m.next_attempt_at from sendonce_messages m
+           where m.consumer = c.consumer and m.next_attempt_at is not null
+           order by m.next_attempt_at limit 1) as due
+    from c
 )
 select (select count(*) from (
          select 1 from sendonce_messages m where m.next_attempt_at is not null order by m.consumer limit :cap)),
        (select count(*) from (
          select 1 from sendonce_messages m
           where m.reason is not null and m.closed_at is null order by m.ended_at limit :cap)),
-       (select min(f.due)
-          from (select (select m.next_attempt_at from sendonce_messages m
-                         where m.consumer = c.consumer and m.next_attempt_at is not null
-                         order by m.next_attempt_at limit 1) as due
-                  from c) f
-         where f.due <= :now),
-       (select coalesce(sum(amount), 0) from sendonce_counters where name = 'duplicates');
+       (select min(d.due) from d where d.due <= :now),
+       (select coalesce(sum(amount), 0) from sendonce_counters where name = 'duplicates'),
+       (select d.consumer from d where d.due <= :now order by d.due limit 1);
 
 -- name: lock_messages
 select m.id from json_each(:ids) i join sendonce_messages m on m.id = i.value order by m.id;
