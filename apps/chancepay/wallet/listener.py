@@ -7,15 +7,20 @@ order ──▶ one transaction: receipt + decision + transfer (+ report, mode "
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+import sendonce
 from apps.chancepay.contract import Order, Report
+from apps.chancepay.guards import check_tables
 from apps.chancepay.peer import Peer
 from apps.chancepay.settings import Mode, Settings
 from apps.chancepay.wallet import ledger, reports
-from sendonce import ConfigError
+from sendonce.consumer import Consumers, Incoming
+from sendonce.contrib.sqlalchemy import async_engine
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 # What receipts and failures are known by: see the view order_failures.
 CONSUMER = "wallet"
 # Where a connection keeps what is to be reported after its commit.
@@ -56,6 +61,30 @@ async def transaction(engine: AsyncEngine, peer: Peer) -> AsyncIterator[AsyncCon
         await reports.try_once(peer, order.uuid, report)
 
 
+def consumers_of(settings: Settings, engine: AsyncEngine, peer: Peer) -> Consumers:
+    """The consumer that takes orders: in mode "chance" what fails is swallowed, in mode "sure" it is tried again."""
+    consumers = Consumers()
+
+    @consumers.consumer(
+        CONSUMER,
+        settings.broker,
+        mode="once" if settings.mode is Mode.CHANCE else "retry",
+        begin=lambda: transaction(engine, peer),
+        id_of=lambda taken: message_id_of(Order.model_validate_json(taken.body)),
+    )
+    async def take_order(connection: AsyncConnection, message: Incoming) -> None:
+        await take(connection, Order.model_validate_json(message.body), message.id, settings.mode)
+
+    return consumers
+
+
 async def listen(settings: Settings) -> None:
     """Take orders until told to stop."""
-    raise ConfigError("orders cannot be taken from a broker yet: sendonce has no runner for consumers")
+    engine = async_engine(settings.database)
+    try:
+        await check_tables(engine, MIGRATIONS)
+        async with Peer(settings.needed_peer()) as peer:
+            consumers = consumers_of(settings, engine, peer)
+            await sendonce.aconsume(settings.database, consumers, config=settings.config)
+    finally:
+        await engine.dispose()
