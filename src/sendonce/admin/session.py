@@ -82,13 +82,13 @@ def address_verb(
     """Mark a verb that needs transactions of its own or the network: refused on the caller's connection."""
 
     @wraps(verb)
-    async def checked(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def checked(self: A, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         if self.session.is_borrowed:
             raise NotAllowed(
                 f"{verb.__name__[1:]} needs transactions of its own, so it cannot be a part of yours; open"
                 " an Admin on the database's address for it"
             )
-        return await verb(self, *args, **kwargs)
+        return verb(self, *args, **kwargs)
 
     return checked
 

@@ -2,14 +2,16 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.verbs import Arguments, argument
 from sendonce.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sendonce.admin.api import Admin
     from sendonce.channels.registry import Channels
     from sendonce.config.load import Settings
     from sendonce.config.types import Setting
@@ -47,8 +49,9 @@ def operator_of(args: argparse.Namespace) -> str:
     return given or os.environ.get("SENDONCE_OPERATOR", "").strip()[:200] or f"{_user()}@{os.uname().nodename}"
 
 
-async def with_admin(args: argparse.Namespace, work: Callable[..., Any], given: dict[str, object]) -> Any:
-    """Await `work` with an Admin for whoever acts, and close that whatever happens."""
+@asynccontextmanager
+async def admin_for(args: argparse.Namespace) -> AsyncIterator["Admin"]:
+    """Open an Admin for whoever acts, and close it whatever happens."""
     from sendonce.admin.api import Admin
     from sendonce.admin.session import AddressSession
 
@@ -56,7 +59,7 @@ async def with_admin(args: argparse.Namespace, work: Callable[..., Any], given: 
     session = AddressSession(database_of(args), getattr(args, "config", None), None)
     try:
         operator = operator_of(args) if hasattr(args, "operator") else ""
-        return await work(**given, admin=Admin(session, operator=operator))
+        yield Admin(session, operator=operator)
     finally:
         await session.close()
 

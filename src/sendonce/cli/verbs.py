@@ -99,16 +99,21 @@ class Verb:
             return self.work(**given)
         import asyncio
 
-        from sendonce.cli.context import with_admin
         from sendonce.cli.output import CouldNotLook
         from sendonce.errors import StoreError
 
         try:
-            return asyncio.run(with_admin(values.args, self.work, given))
+            return asyncio.run(self._awaited(values.args, given))
         except StoreError as error:
             if self.only_looks:
                 raise CouldNotLook(str(error)) from error
             raise
+
+    async def _awaited(self, args: argparse.Namespace, given: dict[str, object]) -> object:
+        from sendonce.cli.context import admin_for
+
+        async with admin_for(args) as admin:
+            return await self.work(**given, admin=admin)
 
 
 def verb(
