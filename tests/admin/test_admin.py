@@ -1,7 +1,7 @@
 """The admin: every verb does what the command line does, on both databases; a tenant's admin is that tenant's only."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sized
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -235,81 +235,6 @@ async def test_change_that_is_half_wrong_changes_nothing(database: Database, acm
         await acme.achange_subscription(added.subscription.id, types=["memo.*"], policy={"max_attempts": 0})
 
     assert await acme.asubscription(added.subscription.id) == added.subscription
-
-
-Touch = Callable[[Admin | TenantAdmin, int], Awaitable[object]]
-WITH_A_DELIVERY: dict[str, Touch] = {
-    "delivery": lambda admin, each: admin.adelivery(each),
-    "attempts_of": lambda admin, each: admin.aattempts_of(each),
-    "explain": lambda admin, each: admin.aexplain(each),
-    "replay": lambda admin, each: admin.areplay([each], reason="mine", even_if_sent=True),
-    "cancel": lambda admin, each: admin.acancel([each], reason="mine"),
-    "correct": lambda admin, each: admin.acorrect(each, to="null:b", reason="mine"),
-}
-WITH_A_DEAD_LETTER: dict[str, Touch] = {
-    "dead_letter": lambda admin, each: admin.adead_letter(each),
-    "requeue": lambda admin, each: admin.arequeue([each], reason="mine"),
-    "discard": lambda admin, each: admin.adiscard([each], reason="mine"),
-    "attest": lambda admin, each: admin.aattest([each], reason="mine"),
-}
-WITH_A_SUBSCRIPTION: dict[str, Touch] = {
-    "subscription": lambda admin, each: admin.asubscription(each),
-    "pause": lambda admin, each: admin.apause_subscription(each),
-    "resume": lambda admin, each: admin.aresume_subscription(each),
-    "remove": lambda admin, each: admin.aremove_subscription(each),
-    "change": lambda admin, each: admin.achange_subscription(each, types=["*"], policy={}),
-    "test": lambda admin, each: admin.atest_subscription(each),
-    "rotate_secret": lambda admin, each: admin.arotate_secret(each),
-}
-WITH_AN_EVENT: dict[str, Touch] = {
-    "event": lambda admin, each: admin.aevent(each),
-    "deliveries_of": lambda admin, each: admin.adeliveries_of(each),
-}
-WITH_A_REQUEST: dict[str, Touch] = {
-    "request": lambda admin, each: admin.arequest(each),
-    "wait_for_request": lambda admin, each: admin.await_for_request(each, timedelta(0)),
-}
-
-
-async def test_tenant_neither_sees_nor_touches_what_is_anothers(
-    database: Database, store: Store, admin: Admin, acme: TenantAdmin
-) -> None:
-    delivery_id = await given(database, store, Refused("410"))
-    letter_id = await letter_of(store, delivery_id)
-    added = await acme.aadd_subscription(types=["*"], to="null:a")
-    with database.connection() as connection:
-        request = Outbox().request(
-            connection, "review.done", {}, key="r-1", subject="CL-1", version=1, required="null:a", tenant="acme"
-        )
-    theirs: list[tuple[str, int, dict[str, Touch]]] = [
-        ("delivery", delivery_id, WITH_A_DELIVERY),
-        ("dead letter", letter_id, WITH_A_DEAD_LETTER),
-        ("subscription", added.subscription.id, WITH_A_SUBSCRIPTION),
-        ("event", (await acme.adelivery(delivery_id)).event_id, WITH_AN_EVENT),
-        ("request", request.request_id, WITH_A_REQUEST),
-    ]
-    other = admin.for_tenant("globex")
-    before = {name: database.rows(name) for name in ("deliveries", "dead_letters", "subscriptions", "operations")}
-
-    for noun, number, touches in theirs:
-        for name, touch in touches.items():
-            with pytest.raises(NotFound) as missing:
-                await touch(other, number)
-            assert str(missing.value) == f"there is no {noun} {number}", name
-            with pytest.raises(NotFound) as nowhere:
-                await touch(admin, 10**9)
-            assert str(nowhere.value) == f"there is no {noun} {10**9}", name
-
-    lists: list[Awaitable[Sized]] = [
-        other.aevents(),
-        other.adeliveries(),
-        other.adead_letters(),
-        other.adead_letter_summary(),
-        other.asubscriptions(),
-        other.aundelivered(),
-    ]
-    assert [len(await each) for each in lists] == [0] * len(lists)
-    assert {name: database.rows(name) for name in before} == before
 
 
 async def test_row_of_another_tenant_spoils_the_whole_call(database: Database, store: Store, admin: Admin) -> None:

@@ -26,6 +26,7 @@ from sendonce.admin.scoped import Scoped
 from sendonce.admin.session import AddressSession, LoopThread, address_verb, sync
 from sendonce.admin.tenants import TenantAdmin
 from sendonce.domain.evidence import Evidence, told
+from sendonce.domain.requests import RequestState
 from sendonce.errors import ConfigError
 from sendonce.store.bulk import DEFAULT_RATE, OperationRow
 from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
@@ -35,12 +36,14 @@ from sendonce.store.records import (
     Acted,
     AlertRow,
     AttemptRow,
+    DeadLetterGroup,
     DeadLetterRow,
     DeliveryRow,
     EventRow,
     EvidenceRow,
     FindingRow,
     LossRow,
+    RequestRow,
     Room,
     Status,
     StopRow,
@@ -68,7 +71,19 @@ LONGEST_OPERATOR = 200
 
 
 @dataclass(frozen=True)
-class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, SubscriptionRow], InboxAdmin):
+class Admin(
+    Scoped[
+        EventRow,
+        DeliveryRow,
+        AttemptRow,
+        DeadLetterRow,
+        DeadLetterGroup,
+        SubscriptionRow,
+        RequestRow,
+        RequestState,
+    ],
+    InboxAdmin,
+):
     """The whole database, for operators. `for_tenant` is what one of its tenants may see and do."""
 
     @classmethod
@@ -589,7 +604,16 @@ class Admin(Scoped[EventRow, DeliveryRow, AttemptRow, DeadLetterRow, Subscriptio
     def _dead_letter(self, row: DeadLetterRow) -> DeadLetterRow:
         return row
 
+    def _group(self, row: DeadLetterGroup) -> DeadLetterGroup:
+        return row
+
     def _subscription(self, row: SubscriptionRow) -> SubscriptionRow:
+        return row
+
+    def _request(self, row: RequestRow) -> RequestRow:
+        return row
+
+    def _request_state(self, row: RequestState) -> RequestState:
         return row
 
     # The settings file, read when a verb needs it.

@@ -103,7 +103,7 @@ async def open_letter(store: ReadStore, dead_letter_id: int) -> DeadLetterRow:
 
 
 def check_open(letter: DeadLetterRow) -> None:
-    """NotAllowed says who has decided about it, where somebody has."""
+    """Raise NotAllowed when somebody has decided about it."""
     if letter.closed_at is not None:
         by = f" by {letter.closed_by}" if letter.closed_by else ""
         raise NotAllowed(f"dead letter {letter.id} was {letter.closed_as}{by} on {stamp(letter.closed_at)}")

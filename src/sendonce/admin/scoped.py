@@ -32,7 +32,10 @@ Event = TypeVar("Event")
 Delivery = TypeVar("Delivery")
 Attempt = TypeVar("Attempt")
 DeadLetter = TypeVar("DeadLetter")
+Group = TypeVar("Group")
 Subscription = TypeVar("Subscription")
+Request = TypeVar("Request")
+RequestDetails = TypeVar("RequestDetails")
 Row = TypeVar("Row")
 Shown = TypeVar("Shown")
 Owned = TypeVar("Owned", EventRow, DeliveryRow, DeadLetterRow, SubscriptionRow, RequestState)
@@ -74,7 +77,7 @@ class RotatedSecret(Generic[Subscription]):
 
 
 @dataclass(frozen=True)
-class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
+class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Group, Subscription, Request, RequestDetails]):
     """The verbs that operators and tenants share.
 
     Lists are newest first. An id that does not exist, or is not in this scope, raises NotFound; what the rules forbid
@@ -88,7 +91,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
 
     async def aevents(self, **wanted: Unpack[Wanted]) -> Page[Event]:
         """List events, newest first."""
-        return page(await (await self._store()).events(self._filter(wanted)), self._event)
+        return self._page(await (await self._store()).events(self._filter(wanted)), self._event)
 
     events = sync(aevents)
 
@@ -99,7 +102,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
 
     async def adeliveries(self, **wanted: Unpack[Wanted]) -> Page[Delivery]:
         """List deliveries, newest first."""
-        return page(await (await self._store()).deliveries(self._filter(wanted)), self._delivery)
+        return self._page(await (await self._store()).deliveries(self._filter(wanted)), self._delivery)
 
     deliveries = sync(adeliveries)
 
@@ -113,7 +116,9 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     ) -> Page[Delivery]:
         """Return the newest deliveries of an event, every generation, the oldest of them first."""
         await self.aevent(event_id)
-        return page(await (await self._store()).deliveries_of(event_id, before=before, limit=limit), self._delivery)
+        return self._page(
+            await (await self._store()).deliveries_of(event_id, before=before, limit=limit), self._delivery
+        )
 
     deliveries_of = sync(adeliveries_of)
 
@@ -122,22 +127,24 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     ) -> Page[Attempt]:
         """Return the newest attempts of a delivery, with numbers below `before`, the first of them first."""
         await self._owned_delivery(delivery_id)
-        return page(await (await self._store()).attempts_of(delivery_id, before=before, limit=limit), self._attempt)
+        return self._page(
+            await (await self._store()).attempts_of(delivery_id, before=before, limit=limit), self._attempt
+        )
 
     attempts_of = sync(aattempts_of)
 
     async def adead_letters(self, **wanted: Unpack[Wanted]) -> Page[DeadLetter]:
         """List the open dead letters, newest first."""
-        return page(await (await self._store()).dead_letters(self._filter(wanted)), self._dead_letter)
+        return self._page(await (await self._store()).dead_letters(self._filter(wanted)), self._dead_letter)
 
     dead_letters = sync(adead_letters)
 
-    async def adead_letter_summary(self, **wanted: Unpack[Wanted]) -> Page[DeadLetterGroup]:
+    async def adead_letter_summary(self, **wanted: Unpack[Wanted]) -> Page[Group]:
         """Count the open dead letters by reason, error code, type and host, the largest groups first.
 
         As lists do, it looks at a bounded number of them, the newest, and says how far it looked.
         """
-        return await (await self._store()).dead_letter_summary(self._filter(wanted))
+        return self._page(await (await self._store()).dead_letter_summary(self._filter(wanted)), self._group)
 
     dead_letter_summary = sync(adead_letter_summary)
 
@@ -151,26 +158,28 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     ) -> Page[Delivery]:
         """List what has not arrived: not finished, or an open dead letter. `before`: the last id of the page before."""
         found = await (await self._store()).undelivered(self._tenant(tenant), before=before, limit=limit)
-        return page(found, self._delivery)
+        return self._page(found, self._delivery)
 
     undelivered = sync(aundelivered)
 
-    async def arequests(self, **wanted: Unpack[Wanted]) -> Page[RequestRow]:
+    async def arequests(self, **wanted: Unpack[Wanted]) -> Page[Request]:
         """List requests, newest first."""
-        return page(await (await self._store()).requests(self._filter(wanted)), _same)
+        return self._page(await (await self._store()).requests(self._filter(wanted)), self._request)
 
     requests = sync(arequests)
 
-    async def arequest(self, request_id: int) -> RequestState:
+    async def arequest(self, request_id: int) -> RequestDetails:
         """Return a request with its recipients as they are now."""
-        return self._owned(await (await self._store()).request(request_id), f"request {request_id}")
+        row = await (await self._store()).request(request_id)
+        return self._request_state(self._owned(row, f"request {request_id}"))
 
     request = sync(arequest)
 
-    async def await_for_request(self, request_id: int, timeout: timedelta) -> RequestState:
+    async def await_for_request(self, request_id: int, timeout: timedelta) -> RequestDetails:
         """Return the request as soon as it is not in progress any more, or as it is when the time is over."""
         await self.arequest(request_id)
-        return await deliveries.wait_for_request(await self._store(), request_id, timeout=timeout)
+        ended = await deliveries.wait_for_request(await self._store(), request_id, timeout=timeout)
+        return self._request_state(ended)
 
     wait_for_request = sync(await_for_request)
 
@@ -260,7 +269,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     ) -> Page[Subscription]:
         """List subscriptions, newest first. `before`: the last id of the page before."""
         found = await (await self._store()).subscriptions(self._tenant(tenant), before=before, limit=limit)
-        return page(found, self._subscription)
+        return self._page(found, self._subscription)
 
     subscriptions = sync(asubscriptions)
 
@@ -411,7 +420,19 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
     def _dead_letter(self, row: DeadLetterRow) -> DeadLetter: ...
 
     @abstractmethod
+    def _group(self, row: DeadLetterGroup) -> Group: ...
+
+    @abstractmethod
     def _subscription(self, row: SubscriptionRow) -> Subscription: ...
+
+    @abstractmethod
+    def _request(self, row: RequestRow) -> Request: ...
+
+    @abstractmethod
+    def _request_state(self, row: RequestState) -> RequestDetails: ...
+
+    def _page(self, found: Page[Row], show: Callable[[Row], Shown]) -> Page[Shown]:
+        return Page(tuple(show(each) for each in found), found.next_before, found.looked_back_to)
 
     def as_operator(self, operator: str) -> Self:
         """Return the same for another operator: the operations log names who acted."""
@@ -452,11 +473,3 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Subscription]):
                 await self._store(), subscription_id, state, operator=self.operator, reason=reason
             )
         )
-
-
-def _same(row: Row) -> Row:
-    return row
-
-
-def page(found: Page[Row], show: Callable[[Row], Shown]) -> Page[Shown]:
-    return Page(tuple(show(each) for each in found), found.next_before, found.looked_back_to)

@@ -175,9 +175,9 @@ class LoopThread:
             raise
 
     def close(self) -> None:
+        self.run(self.loop.shutdown_default_executor())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
     def _begun(self, work: Coroutine[Any, Any, T], answer: "Future[T]") -> asyncio.Task[T]:

@@ -1,17 +1,38 @@
 """What a tenant may see and do. Each record is built from the fields listed here: what is not listed is not shown."""
 
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sendonce.admin import dead_letters
 from sendonce.admin.explain import explain_to_tenant
 from sendonce.admin.explain.snapshot import attempt_for_tenant, dead_letter_for_tenant
 from sendonce.admin.scoped import Scoped
 from sendonce.admin.session import sync
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
+from sendonce.domain.requests import RequestState, RequestStatus
 from sendonce.engine.subscriptions import GONE_REASON
 from sendonce.errors import NotAllowed
-from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
+from sendonce.store.filters import Page
+from sendonce.store.records import (
+    AttemptRow,
+    DeadLetterGroup,
+    DeadLetterRow,
+    DeliveryRow,
+    EventRow,
+    RequestRow,
+    SubscriptionRow,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Row = TypeVar("Row")
+Shown = TypeVar("Shown")
+Record = TypeVar("Record", bound="DataclassInstance")
+
+MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +110,19 @@ class TenantDeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantDeadLetterGroup:
+    """So many open dead letters of one type with the same reason and error code, at one host."""
+
+    reason: ReasonClass
+    error_code: str | None
+    type: str
+    host: str
+    count: int
+    oldest_at: datetime
+    newest_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSubscription:
     """A subscription without the reason that an operator gave. One is disabled only because its receiver said so."""
 
@@ -105,11 +139,78 @@ class TenantSubscription:
     ask: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRequest:
+    """A request, and how far it is: of its required recipients so many are notified, open or given up."""
+
+    id: int
+    tenant: str
+    type: str
+    subject: str
+    version: int
+    event_id: int
+    created_at: datetime
+    status: RequestStatus
+    required: int
+    notified: int
+    open: int
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRecipient:
+    """One recipient of a request and its newest delivery: `destination` as it was asked for, `sent_to` as it is now."""
+
+    destination: str
+    sent_to: str | None
+    is_required: bool
+    delivery_id: int | None
+    status: DeliveryState | None
+    notified_at: datetime | None
+    notification_id: str | None
+    final_error_code: str | None
+    attempt_count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRequestState:
+    """A request as it is now, with its recipients, the required ones first."""
+
+    id: int
+    tenant: str
+    type: str
+    subject: str
+    version: int
+    event_id: int
+    created_at: datetime
+    status: RequestStatus
+    recipients: tuple[TenantRecipient, ...]
+
+
+def _shown(kind: type[Record], row: object, **instead: object) -> Record:
+    """Build what a tenant sees of a row: the fields that are listed for it, and no others."""
+    listed = [each.name for each in fields(kind) if each.name not in instead]
+    return kind(**{name: getattr(row, name) for name in listed}, **instead)
+
+
 @dataclass(frozen=True)
-class TenantAdmin(Scoped[TenantEvent, TenantDelivery, TenantAttempt, TenantDeadLetter, TenantSubscription]):
+class TenantAdmin(
+    Scoped[
+        TenantEvent,
+        TenantDelivery,
+        TenantAttempt,
+        TenantDeadLetter,
+        TenantDeadLetterGroup,
+        TenantSubscription,
+        TenantRequest,
+        TenantRequestState,
+    ]
+):
     """An Admin for one tenant: it sees and touches that tenant's rows only, and what belongs to others is NotFound.
 
-    What only operators may do is NotAllowed.
+    What only operators may do is NotAllowed. Ids are counted for all tenants together, so a tenant's own ids tell
+    already how much there is of everything. The id with which a list goes on may be another's, and tells no more than
+    that: nothing can be asked about it, and when its row was made is told to the minute only.
     """
 
     tenant: str = field(kw_only=True)
@@ -128,90 +229,42 @@ class TenantAdmin(Scoped[TenantEvent, TenantDelivery, TenantAttempt, TenantDeadL
     def _owns(self, tenant: str) -> bool:
         return tenant == self.tenant
 
+    async def _open_dead_letter(self, dead_letter_id: int) -> DeadLetterRow:
+        row = await self._owned_dead_letter(dead_letter_id)
+        dead_letters.check_open(dead_letter_for_tenant(row))
+        return row
+
+    def _page(self, found: Page[Row], show: Callable[[Row], Shown]) -> Page[Shown]:
+        shown = super()._page(found, show)
+        back_to = shown.looked_back_to
+        if back_to is None or any(getattr(each, "id", None) == shown.next_before for each in found):
+            return shown
+        return replace(shown, looked_back_to=back_to.replace(second=0, microsecond=0) + MINUTE)
+
     def _event(self, row: EventRow) -> TenantEvent:
-        return TenantEvent(
-            id=row.id,
-            tenant=row.tenant,
-            type=row.type,
-            key=row.key,
-            subject=row.subject,
-            version=row.version,
-            created_at=row.created_at,
-            content_gone_at=row.content_gone_at,
-            history_gone_at=row.history_gone_at,
-        )
+        return _shown(TenantEvent, row)
 
     def _delivery(self, row: DeliveryRow) -> TenantDelivery:
-        return TenantDelivery(
-            id=row.id,
-            event_id=row.event_id,
-            tenant=row.tenant,
-            type=row.type,
-            key=row.key,
-            destination=row.destination,
-            subscription_id=row.subscription_id,
-            generation=row.generation,
-            status=row.status,
-            attempt_count=row.attempt_count,
-            in_doubt=row.in_doubt,
-            next_attempt_at=row.next_attempt_at,
-            final_error_code=row.final_error_code,
-            notification_id=row.notification_id,
-            notified_at=row.notified_at,
-            expires_at=row.expires_at,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
+        return _shown(TenantDelivery, row)
 
     def _attempt(self, row: AttemptRow) -> TenantAttempt:
-        row = attempt_for_tenant(row)
-        return TenantAttempt(
-            delivery_id=row.delivery_id,
-            attempt=row.attempt,
-            status=row.status,
-            outcome=row.outcome,
-            error_code=row.error_code,
-            error_message=row.error_message,
-            notification_id=row.notification_id,
-            response=row.response,
-            created_at=row.created_at,
-            finished_at=row.finished_at,
-        )
+        return _shown(TenantAttempt, attempt_for_tenant(row))
 
     def _dead_letter(self, row: DeadLetterRow) -> TenantDeadLetter:
-        row = dead_letter_for_tenant(row)
-        return TenantDeadLetter(
-            id=row.id,
-            delivery_id=row.delivery_id,
-            event_id=row.event_id,
-            tenant=row.tenant,
-            type=row.type,
-            key=row.key,
-            destination=row.destination,
-            generation=row.generation,
-            in_doubt=row.in_doubt,
-            reason=row.reason,
-            error_code=row.error_code,
-            error_message=row.error_message,
-            created_at=row.created_at,
-            closed_at=row.closed_at,
-            closed_as=row.closed_as,
-        )
+        return _shown(TenantDeadLetter, dead_letter_for_tenant(row))
+
+    def _group(self, row: DeadLetterGroup) -> TenantDeadLetterGroup:
+        return _shown(TenantDeadLetterGroup, row)
 
     def _subscription(self, row: SubscriptionRow) -> TenantSubscription:
-        return TenantSubscription(
-            id=row.id,
-            tenant=row.tenant,
-            types=row.types,
-            destination=row.destination,
-            state=row.state,
-            state_reason=GONE_REASON if row.state == "disabled" else None,
-            policy=row.policy,
-            rate=row.rate,
-            description=row.description,
-            created_at=row.created_at,
-            ask=row.ask,
-        )
+        return _shown(TenantSubscription, row, state_reason=GONE_REASON if row.state == "disabled" else None)
+
+    def _request(self, row: RequestRow) -> TenantRequest:
+        return _shown(TenantRequest, row)
+
+    def _request_state(self, row: RequestState) -> TenantRequestState:
+        recipients = tuple(_shown(TenantRecipient, each) for each in row.recipients)
+        return _shown(TenantRequestState, row, recipients=recipients)
 
     if not TYPE_CHECKING:
 

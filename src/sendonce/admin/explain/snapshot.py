@@ -1,5 +1,6 @@
 """What the database holds about one delivery at one moment, gathered for those who put it into words."""
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,6 +24,8 @@ A_PERSON = "a person"
 THE_SERVICE = "the service"
 _OURS = "our_"
 _VARIABLE = "SENDONCE_"
+# Who gave late evidence, as a dead letter tells it.
+_SAYS = re.compile(r"^.+(?= says that it was )")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +102,21 @@ class Snapshot:
 
 
 def attempt_for_tenant(attempt: AttemptRow) -> AttemptRow:
-    """Return it without its lease, advice to operators, and what a provider has said about our own account."""
-    is_ours = (attempt.error_code or "").startswith(_OURS)
-    message = _without_advice(attempt.error_message)
-    return replace(attempt, lease_id=0, error_message=message, response=None if is_ours else attempt.response)
+    """Return it without its lease, advice to operators, and what is said about our own account and servers."""
+    if _is_ours(attempt):
+        return replace(attempt, lease_id=0, error_message=None, response=None)
+    return replace(attempt, lease_id=0, error_message=_without_advice(attempt.error_message))
 
 
 def dead_letter_for_tenant(letter: DeadLetterRow) -> DeadLetterRow:
-    """Return it without who closed it, and without what the operator has said who cancelled it."""
+    """Return it without who closed it, what the operator has said who cancelled it, and who gave evidence."""
     is_cancelled = letter.reason is ReasonClass.CANCELLED
-    return replace(
-        letter, error_message=None if is_cancelled else _without_advice(letter.error_message), closed_by=None
-    )
+    message = None if is_cancelled or _is_ours(letter) else _without_advice(letter.error_message)
+    return replace(letter, error_message=message and _SAYS.sub(THE_SERVICE, message), closed_by=None)
+
+
+def _is_ours(failed: AttemptRow | DeadLetterRow) -> bool:
+    return (failed.error_code or "").startswith(_OURS)
 
 
 def _finding(finding: FindingRow) -> FindingRow:
