@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import FunctionType
 
@@ -33,10 +35,23 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
-    admin, worker = examples("docs/how-to/services.md")[:2]
+    admin, _, worker = examples("docs/how-to/services.md")[:3]
 
     await run(admin, {})
     await run(worker, {})
+
+
+async def test_order_is_cancelled_with_its_deliveries_in_one_transaction(shop: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.executescript("create table orders (id integer primary key, cancelled integer)")
+        sendonce.Outbox().publish(connection, "order.placed", {}, key="7", to="null:a")
+        connection.commit()
+
+    made = await run(examples("docs/how-to/services.md")[1], {})
+
+    made["connection"].close()  # type: ignore[attr-defined]
+    async with sendonce.Admin.aopen(shop, operator="ada") as admin:
+        assert [each.status for each in await admin.adeliveries()] == ["DeadLettered"]
 
 
 async def test_order_and_its_event_are_written_together(shop: str) -> None:
@@ -47,7 +62,7 @@ async def test_order_and_its_event_are_written_together(shop: str) -> None:
         await connection.run_sync(ORDERS.metadata.create_all)
     await engine.dispose()
 
-    made = await run(examples("docs/how-to/services.md")[2], {"orders": ORDERS, "outbox": sendonce.Outbox()})
+    made = await run(examples("docs/how-to/services.md")[3], {"orders": ORDERS, "outbox": sendonce.Outbox()})
 
     await made["engine"].dispose()  # type: ignore[attr-defined]
     async with sendonce.Admin.aopen(shop, operator="ada") as admin:
@@ -56,6 +71,6 @@ async def test_order_and_its_event_are_written_together(shop: str) -> None:
 
 
 async def test_application_answers_errors_with_a_sentence() -> None:
-    made = await run(examples("docs/how-to/services.md")[3], {})
+    made = await run(examples("docs/how-to/services.md")[4], {})
 
     assert sendonce.SendonceError in made["app"].exception_handlers  # type: ignore[attr-defined]

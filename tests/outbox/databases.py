@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import psycopg
 
-from sendonce.store.migrations import available
+from sendonce.store.postgres import migrate as postgres_migrate
+from sendonce.store.sqlite import migrate as sqlite_migrate
 
 OWN_TABLE = "create table memos (id integer primary key, body text);"
 
@@ -79,16 +80,16 @@ def new_sqlite(folder: Path) -> Address:
     address = Address(f"sqlite:///{folder / 'caller.sqlite'}", "sqlite")
     with closing(sqlite_connection(address)) as connection:
         connection.execute("pragma journal_mode = wal")
-        for migration in available("sendonce.store.sqlite"):
-            connection.executescript(migration.sql)
-        connection.executescript(OWN_TABLE)
+        connection.execute("begin")
+        sqlite_migrate.apply_missing(connection)
+        connection.execute(OWN_TABLE)
+        connection.commit()
     return address
 
 
 def fill_postgres(dsn: str) -> None:
-    with psycopg.connect(dsn) as connection:
-        for migration in available("sendonce.store.postgres"):
-            connection.execute(migration.sql.encode())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(postgres_migrate.sql().encode())
         connection.execute(OWN_TABLE.encode())
 
 
@@ -106,6 +107,7 @@ def empty_postgres(address: Address) -> None:
             fill_postgres(address.url)
         tables = "events, contents, deliveries, subscriptions, subscription_types, subscription_secrets"
         tables += ", requests, request_keys, recipients, receipts, messages, tries, evidence, counters"
+        tables += ", dead_letters, operations, stops"
         named = ", ".join(f"sendonce_{table}" for table in tables.split(", "))
         connection.execute(f"truncate {named}, memos restart identity".encode())
 

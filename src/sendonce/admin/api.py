@@ -5,7 +5,7 @@
         admin.requeue([each.id for each in letters], reason="the receiver is back")
 
 In an event loop it is `async with sendonce.Admin.aopen(…) as admin`, and each verb has an `a` before it: `await
-admin.arequeue(…)`.
+admin.arequeue(…)`. On your own connection, `sendonce.Admin.on(connection, operator=…)`, it is part of your transaction.
 """
 
 import asyncio
@@ -23,12 +23,15 @@ from sendonce.admin.evidence import Imported
 from sendonce.admin.explain import Explanation
 from sendonce.admin.inbox import InboxAdmin
 from sendonce.admin.scoped import Scoped
-from sendonce.admin.session import AddressSession, LoopThread, address_verb, sync
+from sendonce.admin.session import AddressSession, LoopThread, StoreSession, address_verb, sync
 from sendonce.admin.tenants import TenantAdmin
 from sendonce.domain.evidence import Evidence, told
 from sendonce.domain.requests import RequestState
 from sendonce.errors import ConfigError
+from sendonce.sql.drivers import AsyncConnection, SyncConnection, is_async, shown
+from sendonce.sql.steps import run_sync
 from sendonce.store.bulk import DEFAULT_RATE, OperationRow
+from sendonce.store.callers import store_on
 from sendonce.store.filters import SHOWN_OF_ONE, Filter, Page
 from sendonce.store.late_evidence import Weighed
 from sendonce.store.migrations import Backfill
@@ -123,6 +126,26 @@ class Admin(
             yield cls(session, operator=operator)
         finally:
             await session.close()
+
+    @classmethod
+    def on(cls, connection: SyncConnection, *, operator: str, config: Path | str | None = None) -> "Admin":
+        """Work on your own connection: what a verb does is a part of your transaction.
+
+        Nothing is committed or rolled back here, unless the connection commits every statement by itself. Each step of
+        a verb is a savepoint: one that fails leaves your transaction as it was. A verb that needs transactions of its
+        own raises NotAllowed. ConfigError for what is no open connection, SchemaMismatch for one without our tables.
+        """
+        if is_async(connection):
+            raise ConfigError(f"{shown(connection)} is async: say `await Admin.aon(…)`, and await its verbs")
+        return cls(StoreSession(run_sync(store_on(connection)), config=config), operator=operator)
+
+    @classmethod
+    async def aon(cls, connection: AsyncConnection, *, operator: str, config: Path | str | None = None) -> "Admin":
+        """`on` for an async connection or session."""
+        store = await store_on(connection)
+        if not is_async(connection):
+            raise ConfigError(f"{shown(connection)} is not async: say `Admin.on(…)`, and call its verbs without an a")
+        return cls(StoreSession(store, is_async=True, config=config), operator=operator)
 
     def for_tenant(self, tenant: str) -> TenantAdmin:
         """Return what this tenant may see and do: its own rows, without what operators and others have said."""
@@ -329,6 +352,7 @@ class Admin(
 
     doubt = sync(adoubt)
 
+    @address_verb
     async def anothing_lost(self, *, reason: str) -> LossRow | None:
         """Say that a loss of commits which a worker has noticed is none; return it, or None when there is none."""
         return await (await self._store()).disprove_loss(operator=self.operator, reason=reason)

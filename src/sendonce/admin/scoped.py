@@ -10,7 +10,7 @@ from typing import Generic, Self, TypedDict, TypeVar, Unpack
 from sendonce.admin import dead_letters, deliveries, subscriptions
 from sendonce.admin.dead_letters import Attested, Reopened
 from sendonce.admin.deliveries import Cancelled
-from sendonce.admin.session import Session, sync
+from sendonce.admin.session import Session, address_verb, sync
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.destinations import TypedDestination
 from sendonce.domain.requests import RequestState, RequestStatus
@@ -175,6 +175,7 @@ class Scoped(ABC, Generic[Event, Delivery, Attempt, DeadLetter, Group, Subscript
 
     request = sync(arequest)
 
+    @address_verb
     async def await_for_request(self, request_id: int, timeout: timedelta) -> RequestDetails:
         """Return the request as soon as it is not in progress any more, or as it is when the time is over."""
         await self.arequest(request_id)

@@ -134,16 +134,25 @@ class StoreSession(Session):
     is_borrowed = True
 
     def __init__(
-        self, store: "Store", secret_box: "SecretBox | None" = None, *, config: Path | str | None = None
+        self,
+        store: "Store",
+        secret_box: "SecretBox | None" = None,
+        *,
+        is_async: bool = False,
+        config: Path | str | None = None,
     ) -> None:
         self._store = store
         self._secret_box = secret_box
+        self._is_async = is_async
         self.config = None if config is None else Path(config)
 
     async def store(self) -> "Store":
         return self._store
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._is_async:
+            work.close()
+            raise RuntimeError("this Admin is on an async connection: await its verbs, whose names begin with an a")
         return run_sync(work)
 
     def secret_box(self) -> "SecretBox":

@@ -243,7 +243,8 @@ class Box:
     async def aadmin(self, act: Callable[[Admin], Awaitable[Answer]]) -> Answer:
         """`admin` within an event loop."""
         async with opened(self._connection, self.clock) as found:
-            return await act(Admin(StoreSession(found.store, SecretBox()), operator="test"))
+            session = StoreSession(found.store, SecretBox(), is_async=is_async(self._connection))
+            return await act(Admin(session, operator="test"))
 
     async def _end(self, task: "asyncio.Task[None]", cut: Callable[[], None]) -> None:
         """Wait for the pass, or for its crash."""
