@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce.observability.facts import Audited, Settled
-from sendonce.observability.logs import worded
+from sendonce.observability.facts import Audited, DatabaseLost, Settled
+from sendonce.observability.logs import worded, write
 
 SETTLED = {"completed": 3, "retrying": 0, "dead_lettered": 1, "in_doubt": 0, "already_applied": 0, "late": 0}
 
@@ -35,3 +35,12 @@ def test_audit_that_found_something_is_for_somebody_to_look_at(findings: int, le
 
     assert told == level
     assert line.endswith(f"7 deliveries looked at, {findings} findings, 2 without an answer")
+
+
+def test_line_holds_nothing_that_steers_a_terminal_or_begins_another(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "sendonce"):
+        write(DatabaseLost(part="claims", reason="it said \x1b[2J\x9b\u202e100%\n2026 WARNING forged"))
+
+    [line] = caplog.messages
+    assert line.startswith("claims: it said \N{REPLACEMENT CHARACTER}[2J")
+    assert line.isprintable()

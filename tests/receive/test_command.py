@@ -68,11 +68,12 @@ def test_receiver_prints_a_line_for_everything_that_arrives(tmp_path: Path) -> N
 
 def test_receiver_shows_bodies_with_verbose_and_no_control_characters(tmp_path: Path) -> None:
     with printing(tmp_path, "--verbose") as receive:
-        post(receive.url, "t1", b'{"a": 1}\n\x1b[2J')
+        post(f"{receive.url}/a%1B%C2%9B%E2%80%AE%0Aforged", "t1", '{"a": 1}\n\x1b[2J\x9b\u202e\u2066'.encode())
         until(lambda: "[2J" in receive.out, "the body")
 
     assert '\n    {"a": 1}\n' in receive.out
-    assert "\x1b" not in receive.out
+    assert not set("\x1b\x9b\u202e\u2066") & set(receive.out)
+    assert "\nforged" not in receive.out
 
 
 def test_receiver_prints_one_json_document_for_each(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from sendonce.cli.context import database_of
 from sendonce.cli.options import OPERATOR, WHY
-from sendonce.cli.output import Line, Verbatim, clean
+from sendonce.cli.output import Line, Verbatim
 from sendonce.cli.parser import WrongUse
 from sendonce.cli.prompt import Bar, progress
 from sendonce.cli.verbs import argument, verb
 from sendonce.compose import amigrate, display_url, grants_sql, migration_sql, schema_version
+from sendonce.domain.texts import harmless
 from sendonce.store.migrations import Applying, Backfill, News, Waiting
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _waiting(waiting: Waiting, *, is_changed: bool) -> str:
 
 def _note(sentence: str) -> None:
     progress("")
-    print(clean(sentence), file=sys.stderr, flush=True)
+    print(harmless(sentence), file=sys.stderr, flush=True)
 
 
 @verb(

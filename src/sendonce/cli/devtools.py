@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sendonce.cli.context import configured, database_of
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.verbs import Arguments, verb
+from sendonce.domain.texts import harmless
 from sendonce.errors import BadWebhook, ConfigError
 from sendonce.signing import key_of
 
@@ -132,7 +133,7 @@ def _teller(args: argparse.Namespace) -> "Tell":
 
     def tell(arrival: "Arrival", said: str) -> None:
         with suppress(OSError):  # nobody reads it any more; the senders still want their answers
-            print(written(arrival, said, is_verbose=args.verbose), flush=True)
+            print(harmless(written(arrival, said, is_verbose=args.verbose)), flush=True)
 
     return tell
 
@@ -141,7 +142,7 @@ def _announce(sentence: str) -> None:
     """On standard error, so that standard output is what arrived and nothing else."""
     import sys
 
-    print(sentence, file=sys.stderr, flush=True)
+    print(harmless(sentence), file=sys.stderr, flush=True)
 
 
 def _port(text: str) -> int:

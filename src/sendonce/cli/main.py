@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from sendonce import __version__
-from sendonce.cli.output import CouldNotLook, OutputFailed, clean, say_json, scrub
+from sendonce.cli.output import CouldNotLook, OutputFailed, say_json, scrub
 from sendonce.cli.parser import WrongUse, build, wanted_command
+from sendonce.domain.texts import harmless
 from sendonce.errors import SendonceError
 
 DONE, FAILED, WRONG_USE, COULD_NOT_LOOK, INTERRUPTED = 0, 1, 2, 3, 130
@@ -61,6 +62,7 @@ def _failed(error: Exception, arguments: list[str]) -> int:
         first_line = (sentence.splitlines() or [""])[0][:300]
         sentence = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
         sentence = f"unexpected error: {sentence}; run with SENDONCE_DEBUG=1 for the trace"
+    sentence = sentence.replace("\n", " ")
     if os.environ.get("SENDONCE_DEBUG") and code != "wrong_use":
         import traceback
 
@@ -89,7 +91,7 @@ def _document(arguments: list[str], code: str, sentence: str) -> None:
 
 def _write(text: str, arguments: list[str]) -> None:
     with suppress(OSError):  # nobody reads it
-        sys.stderr.write(clean(scrub(text, arguments)))
+        sys.stderr.write(harmless(scrub(text, arguments)))
         sys.stderr.flush()
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from unicodedata import combining, east_asian_width
 from urllib.parse import unquote
 
+from sendonce.domain.texts import harmless
+
 if TYPE_CHECKING:
     from sendonce.cli.tables import Table
 
@@ -21,10 +23,6 @@ SHORTEST = 3
 LARGEST_FILE = 1_000_000
 _IN_ADDRESS = re.compile(r"(?i)(\bpostgres[\w+]*://[^:/?#@\s]*:)(\S*)(@)")
 _IN_OPTIONS = re.compile(r"(?i)(\b(?:ssl)?password=)([^&\s]+)()")
-# Controls (but tab and line feed), C1, overrides of the direction, line separators, and halves of characters.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff]"
-)
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 # Halves of characters, which no stored text can hold, stand for colours until a line is printed.
 _MARKS = {colour: chr(0xDC01 + number) for number, colour in enumerate(_CODES)}
@@ -59,7 +57,7 @@ def say(line: Line, *, wide: bool = False) -> None:
     """Print a sentence wrapped at the terminal's width, a table that fits into it, or a text as it is."""
     width = 0 if wide else terminal_width()
     if isinstance(line, Verbatim):
-        return _print(clean(line))
+        return _print(harmless(line))
     if not isinstance(line, str):
         return _print("\n".join(_painted(each) for each in line.lines(width)))
     return _print("\n".join(_painted(each) for each in wrapped(line, width)))
@@ -88,12 +86,7 @@ def fields_of(row: object, *, without: frozenset[str] = frozenset()) -> dict[str
 
 def warn(sentence: str) -> None:
     """Print a line to standard error, beside what the command prints."""
-    print(f"sendonce: {clean(sentence)}", file=sys.stderr)
-
-
-def clean(text: str) -> str:
-    """Replace what could steer a terminal, or change the direction in which a text is read."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+    print(f"sendonce: {harmless(sentence)}".replace("\n", " "), file=sys.stderr)
 
 
 def paint(text: str, colour: str) -> str:
@@ -150,16 +143,16 @@ def _print(text: str) -> None:
 def _painted(line: str) -> str:
     """Clean a line, and turn the marks that `paint` has set into colours."""
     if not has_colours():
-        return clean(line.replace("\n", " "))
+        return harmless(line.replace("\n", " "))
     parts = _ANY_MARK.split(line.replace("\n", " "))
-    return "".join(each.translate(_PAINT) if _ANY_MARK.fullmatch(each) else clean(each) for each in parts)
+    return "".join(each.translate(_PAINT) if _ANY_MARK.fullmatch(each) else harmless(each) for each in parts)
 
 
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return clean(value)
+        return harmless(value)
     if isinstance(value, dict):
-        return {clean(name): _cleaned(each) for name, each in value.items()}
+        return {harmless(name): _cleaned(each) for name, each in value.items()}
     return [_cleaned(each) for each in value] if isinstance(value, list) else value
 
 

@@ -4,9 +4,9 @@ import sys
 import time
 from datetime import timedelta
 
-from sendonce.cli.output import clean
 from sendonce.cli.parser import WrongUse
 from sendonce.domain.durations import format_duration
+from sendonce.domain.texts import harmless
 
 _BAR_WIDTH = 24
 _SAY_SECONDS = 5.0
@@ -37,7 +37,7 @@ def agrees_by_number(amount: int) -> bool:
 def progress(text: str) -> None:
     """Write the line anew, on a terminal only; an empty one takes it away."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{clean(text)}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{harmless(text)}", end="", file=sys.stderr, flush=True)
 
 
 class Bar:
@@ -56,7 +56,7 @@ class Bar:
             progress(line)
         elif now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
-            print(clean(line), file=sys.stderr, flush=True)
+            print(harmless(line), file=sys.stderr, flush=True)
 
     def _line(self, part: float, done: int, text: str, seconds: float) -> str:
         filled = round(_BAR_WIDTH * part)

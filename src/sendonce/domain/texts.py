@@ -1,6 +1,7 @@
-"""Texts from outside, made safe to store, and length-prefixed hashes of them, such as the provider token."""
+"""Texts from outside, made safe to store and to print, and length-prefixed hashes of them: the provider token."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -8,6 +9,10 @@ CODE_LENGTH = 100
 MESSAGE_LENGTH = 500
 RESPONSE_LENGTH = 1000
 ID_LENGTH = 500
+# Controls (but tab and line feed), C1, overrides of the direction, line separators, and halves of characters.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff]"
+)
 
 
 def clean(text: object, limit: int) -> str:
@@ -27,6 +32,11 @@ def nearest(word: str, known: Sequence[str]) -> str:
     if close := get_close_matches(word, known, n=1):
         return f"do you mean {close[0]}?"
     return f"there are: {', '.join(known)}"
+
+
+def harmless(text: str) -> str:
+    """The text without what could steer a terminal, or change the direction in which a text is read."""
+    return text if text.isprintable() else _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def digest(*parts: str) -> bytes:

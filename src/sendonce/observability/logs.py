@@ -9,6 +9,7 @@ from typing import assert_never
 
 from sendonce.domain.durations import format_duration
 from sendonce.domain.serving import shown
+from sendonce.domain.texts import harmless
 from sendonce.observability.facts import (
     Adopted,
     Alerted,
@@ -56,7 +57,8 @@ _PASSING = ("failed", "put off")
 def write(fact: Fact) -> None:
     """Log a fact as text."""
     level, line = worded(fact)
-    log.log(level, line)
+    if log.isEnabledFor(level):
+        log.log(level, "%s", harmless(line).replace("\n", " "))
 
 
 def writer(format: str) -> Emit:

@@ -21,6 +21,7 @@ from sendonce.devtools.demo.scenario import Senders, Stage, play
 from sendonce.devtools.demo.screen import Paint, paint, screen
 from sendonce.devtools.demo.shop import ORDERS, ROLLED_BACK, Shop, Side
 from sendonce.domain.deliveries import DeliveryState
+from sendonce.domain.texts import harmless
 from sendonce.errors import ConfigError, SendonceError, StoreError
 
 NAME = "sendonce-demo"
@@ -214,7 +215,7 @@ def _play(path: Path) -> Accounts:
 
 def _say(*lines: str) -> None:
     for line in lines:
-        print(line)
+        print(harmless(line))
 
 
 def _url(path: Path) -> str:

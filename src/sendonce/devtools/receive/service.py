@@ -13,6 +13,7 @@ from aiohttp import web
 from sendonce.admin.session import on_own_thread
 from sendonce.devtools.receive.handler import Handler, as_json
 from sendonce.devtools.receive.web import Verify, Web
+from sendonce.domain.texts import harmless
 from sendonce.errors import ConfigError
 
 BACKLOG = 1024
@@ -68,7 +69,7 @@ def _bound(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-    except (OSError, OverflowError):
+    except (OSError, OverflowError, TypeError):
         made.close()
         raise ConfigError(f"port {port} of {host} cannot be had; name another port, or 0 for a free one") from None
     return made
@@ -222,7 +223,7 @@ async def aembedded_receiver(
 
     def tell(arrival: Arrival, said: str) -> None:
         if not is_quiet:
-            print(line(arrival, said, is_verbose=False), flush=True)
+            print(harmless(line(arrival, said, is_verbose=False)), flush=True)
 
     rules = Rules()
     for path, settings in (behaviours or {}).items():
