@@ -46,7 +46,7 @@ def consumers_on(stream: NatsPlace, handler: Any = deduct) -> Consumers:
     return consumers
 
 
-async def test_aconsume_handles_what_comes_until_its_event_is_set(
+async def test_consumer_in_a_program_works_until_its_event_is_set(
     bank: Bank, stream: NatsPlace, tmp_path: Path
 ) -> None:
     stop = asyncio.Event()
@@ -61,7 +61,9 @@ async def test_aconsume_handles_what_comes_until_its_event_is_set(
     assert bank.ask("select distinct consumer from sendonce_receipts") == [("wallet",)]
 
 
-async def test_aconsume_ends_at_a_signal_and_leaves_no_handler_of_it(stream: NatsPlace, tmp_path: Path) -> None:
+async def test_consumer_in_a_program_ends_at_a_signal_and_leaves_no_handler_of_it(
+    stream: NatsPlace, tmp_path: Path
+) -> None:
     bank = Bank(f"sqlite:///{tmp_path}/bank.db")
     await bank.make()
     await stream.put(("m-1", b'{"amount": 5}'))

@@ -68,7 +68,7 @@ async def test_settings_of_the_page_override_its_handler(tmp_path: Path, monkeyp
     assert settings.consume.app == "shop.handlers:consumers"
 
 
-async def test_other_handlers_of_the_page_are_consumers() -> None:
+async def test_consumers_with_sessions_and_ids_of_their_own_are_registered() -> None:
     names = {"consumers": Consumers(), "json": json, "sessions": SimpleNamespace(begin=print), "sendonce": sendonce}
 
     await run(examples(PAGE)[1], names)
