@@ -176,7 +176,7 @@ def parts_of(settings: Settings, channels: Channels) -> Parts:
 
 
 def consuming_of(settings: Settings, consumers: Consumers, names: Iterable[str] = ()) -> consuming.Parts:
-    """What consumers are run with, as the settings say."""
+    """Return what consumers are run with, as the settings say."""
     return consuming.Parts(
         consumers=consumers_of(settings, consumers, names),
         database=settings.database,

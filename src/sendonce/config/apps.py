@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def load_app(app: str, kind: type[T], called: str) -> T:
-    """The registry that `app` names as module:attribute; ConfigError says why there is none."""
+    """Return the registry that `app` names as module:attribute; ConfigError says why there is none."""
     module_name, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")

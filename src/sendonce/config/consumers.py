@@ -12,7 +12,7 @@ from sendonce.errors import ConfigError
 
 
 def load_consumers(app: str) -> Consumers:
-    """The registry that `app` names as module:attribute; ConfigError says why there is none."""
+    """Return the registry that `app` names as module:attribute; ConfigError says why there is none."""
     return load_app(app, Consumers, "sendonce.consumer.Consumers")
 
 

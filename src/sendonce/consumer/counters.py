@@ -45,7 +45,7 @@ class ConsumerCounters:
                 self._database_lost[part,] += 1
 
     def measured(self) -> list[Measured]:
-        """What was counted, as it is now."""
+        """Return what was counted, as it is now."""
         return [
             (CONSUMER_INFO, {**self._info}),
             (CONSUMED, {**self._tries}),

@@ -50,7 +50,7 @@ class Parts:
 async def run(parts: Parts, *, stop: asyncio.Event | None = None) -> int:
     """Consume until SIGTERM or SIGINT, or until idle if so configured; in somebody's own process until `stop` is set.
 
-    A second signal ends at once. How many messages were cut short: they come again.
+    A second signal ends at once. Return how many messages were cut short: they come again.
     """
     health = Health("consumer")
     counters = ConsumerCounters(parts.version, [consumer for consumer, _ in parts.consumers], PART)
@@ -84,7 +84,7 @@ class _Process:
         self._stop.set()
 
     def in_hand(self) -> list[Measured]:
-        """What each consumer has now, for Prometheus."""
+        """Return how many messages each consumer has now, for Prometheus."""
         return [(IN_HAND, {(each.name,): each.in_hand for each in self._runners})]
 
     async def run(self, page: MetricsPage) -> int:
@@ -102,7 +102,7 @@ class _Process:
             await store.close()
 
     async def _opened(self) -> Store | None:
-        """The database, as soon as it answers; None when we are told to stop before. ConfigError when it is another."""
+        """Return the database, as soon as it answers; None when told to stop before, ConfigError when it is another."""
         backoff = Backoff(self._outage)
         while not self._stop.is_set():
             try:

@@ -18,7 +18,7 @@ class Job:
 
 
 def message_of(taken: Taken, arrived: Arrived, *, tries: int) -> Incoming:
-    """What its handler is given."""
+    """Return what its handler is given."""
     return Incoming(
         id=str(taken.id),
         body=taken.body,
@@ -31,5 +31,5 @@ def message_of(taken: Taken, arrived: Arrived, *, tries: int) -> Incoming:
 
 
 def poison(tries: int) -> Failure:
-    """Why a message is given up that ends its process again and again."""
+    """Say why a message is given up that ends its process again and again."""
     return Failure("poison", f"{tries} tries ended with their process", reason="poison")

@@ -93,7 +93,7 @@ class Runner:
         return len(self._in_hand)
 
     async def run(self) -> int:
-        """Work until stopped; how many messages were cut short. Raises what no waiting mends."""
+        """Work until stopped; return how many messages were cut short. Raises what no waiting mends."""
         self._emit(Consuming(consumer=self.name, mode=self._consumer.mode))
         slots = [asyncio.create_task(self._work(each)) for each in self._slots]
         taking = [asyncio.create_task(self._take_forever()), asyncio.create_task(self._look_forever())]

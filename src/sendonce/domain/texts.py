@@ -28,7 +28,7 @@ def storable(text: str) -> str:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """What was meant by a word that nobody knows, or what there is."""
+    """Say what was meant by a word that nobody knows, or what there is."""
     if close := get_close_matches(word, known, n=1):
         return f"do you mean {close[0]}?"
     return f"there are: {', '.join(known)}"

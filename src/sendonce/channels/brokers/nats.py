@@ -185,7 +185,7 @@ Opened = TypeVar("Opened")
 
 
 async def any_server(profile: NatsProfile, open_on: Callable[[SplitResult], Awaitable[Opened]]) -> Opened:
-    """What `open_on` gives at the first server where it can; NotOpen, by the last one, when it can at none."""
+    """Return what `open_on` gives at the first server where it can; NotOpen, by the last one, when it can at none."""
     servers = profile.servers()
     random.shuffle(servers)
     trouble = NotOpen(NOT_WRITTEN)

@@ -24,7 +24,7 @@ _CALL_SECONDS = 10.0
 
 
 def build_source(consumer: Consumer, profile: BrokerProfile) -> Source:
-    """What this consumer is fed from, not open yet."""
+    """Return the source of this consumer, not open yet."""
     return _BUILD[profile.scheme](consumer, profile)
 
 
