@@ -51,6 +51,8 @@ MEANT = {
     "request_rows": "SEARCH r USING PRIMARY KEY (request_id=?)",
     "open_dead_letter_window": "SEARCH sendonce_dead_letters USING INDEX sendonce_dead_letters_open (created_at<?)",
     "dead_message_ids": "SCAN sendonce_messages USING INDEX sendonce_messages_dead",
+    "message_ids_called": "SEARCH sendonce_messages USING COVERING INDEX sqlite_autoindex_sendonce_messages_1"
+    " (message_id=?)",
     "inbox_counts": "SCAN m USING INDEX sendonce_messages_dead",
     "due_messages": "SEARCH sendonce_messages USING COVERING INDEX sendonce_messages_due"
     " (consumer=? AND next_attempt_at<?)",

@@ -36,7 +36,7 @@ select created_at from sendonce_messages where id = :id;
 -- name: tries_of
 select number, begun_at, finished_at, outcome, error_code, error_message, worker
   from sendonce_tries
- where message = :id and number < :before
+ where message = :id and number < :before::bigint
  order by number desc
  limit :limit;
 

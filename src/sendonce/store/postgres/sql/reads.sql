@@ -156,7 +156,7 @@ select d.id
 select delivery_id, attempt, status, lease_id, outcome, error_code, error_message, notification_id, response, created_at,
        finished_at
   from sendonce_attempts
- where delivery_id = :delivery_id and attempt < :before
+ where delivery_id = :delivery_id and attempt < :before::bigint
  order by attempt desc
  limit :limit;
 

@@ -124,8 +124,8 @@ select d.id
 
 -- name: generation_ids
 select n.id
-  from sendonce_deliveries d
-  join sendonce_deliveries n on n.event_id = d.event_id and n.destination_hash = d.destination_hash
+  from sendonce_deliveries d not indexed
+ cross join sendonce_deliveries n on n.event_id = d.event_id and n.destination_hash = d.destination_hash
  where d.id = :delivery_id
  order by n.generation desc
  limit :limit;
