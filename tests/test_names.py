@@ -32,11 +32,11 @@ _NOUNS = """
     glance grants handler hash header headers health heartbeat help hint histogram history hold host hosts html
     http hundred id if import inbox incident index input instance interrupt ipv4 ipv6 isolation journal json
     kafka keeper key keys kind labels leader lease leases ledger letter level limits line lines link list lists
-    lock log look loop loss machine mail mailbox mailboxes map memo message messages metric metrics migrate
+    lock log look loop loss machine mail mailbox mailboxes map mark memo message messages metric metrics migrate
     migration migrations mime minute mistake mistakes model modules moments name names nats network networks
-    notifications nul null number numbers opentelemetry operation operations operator option options order
-    outage outbox outcome outcomes owner page pages pair park parser part parts pass password path pattern
-    patterns pause pauses payload payloads payment payments people person picture place plan plans point
+    notifications nul null number numbers offset opentelemetry operation operations operator option options order
+    outage outbox outcome outcomes owner page pages pair park parser part partition parts pass password path pattern
+    patterns pause pauses payload payloads payment payments people person picture place plan plans point poison
     policies policy pooler port post postgres postmark preview primary probe probes processes profile program
     programs progress provider providers proxy prune psycopg psycopg2 publish published publisher publishers
     queries query queue queues quota rabbitmq rate read reader readings readme readmes reads reason reasons

@@ -1,29 +1,43 @@
-"""Places at real brokers."""
+"""Places at real brokers, and databases."""
+
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from tests.consumer.brokers import AmqpPlace, KafkaPlace, NatsPlace, Place, RedisPlace
+from tests.consumer.brokers import KINDS, KafkaPlace, Place
+from tests.consumer.working import Bank, new_bank
 
-KINDS = ("nats", "amqp", "redis", "kafka")
+ALL_BUT_ONE_LATER = ["nats", *[pytest.param(each, marks=pytest.mark.more) for each in ("amqp", "redis", "kafka")]]
 
 
 def place_of(kind: str, request: pytest.FixtureRequest) -> Place:
     """A new place at a broker of this kind."""
-    match kind:
-        case "nats":
-            return NatsPlace(request.getfixturevalue("nats_url"))
-        case "amqp":
-            return AmqpPlace(request.getfixturevalue("rabbitmq_url"))
-        case "redis":
-            return RedisPlace(request.getfixturevalue("redis_url"))
-        case _:
-            return KafkaPlace(request.getfixturevalue("kafka_cluster"))
+    if kind == "kafka":
+        cluster = request.getfixturevalue("kafka_cluster")
+        return KafkaPlace(cluster.bootstrap, cluster=cluster)
+    return KINDS[kind](request.getfixturevalue({"amqp": "rabbitmq_url"}.get(kind, f"{kind}_url")))
 
 
-@pytest_asyncio.fixture(params=KINDS)
+@pytest_asyncio.fixture(params=list(KINDS))
 async def place(request: pytest.FixtureRequest) -> Place:
     """A place at each kind of broker in turn."""
     found = place_of(request.param, request)
     await found.make()
     return found
+
+
+@pytest_asyncio.fixture(params=ALL_BUT_ONE_LATER)
+async def stream(request: pytest.FixtureRequest) -> Place:
+    """A place at JetStream; with the full matrix at each kind of broker in turn."""
+    found = place_of(request.param, request)
+    await found.make()
+    return found
+
+
+@pytest_asyncio.fixture(params=["sqlite", "postgres"])
+async def bank(request: pytest.FixtureRequest, tmp_path: Path) -> Bank:
+    """A database with one account, of each kind in turn."""
+    made = new_bank(request.param, tmp_path, request)
+    await made.make()
+    return made

@@ -2,40 +2,28 @@
 
 import asyncio
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from sendonce.consumer.incoming import Incoming
 from sendonce.consumer.registry import Mode
 from sendonce.domain.policies import DEFAULT_POLICY, override
 from sendonce.errors import BadMessage
 from sendonce.observability.facts import Consumed, MessageFailed, SourceBack, SourceGone
-from tests.consumer.brokers import NatsPlace, Place
-from tests.consumer.working import Bank, deduct, new_bank, until, working
+from tests.consumer.brokers import KINDS, KafkaPlace, Place
+from tests.consumer.working import Bank, deduct, until, working
+from tests.servers.kafka import Kafka
 from tests.servers.nats import Nats
+from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.redis import Redis
 
 QUICK = override(DEFAULT_POLICY, {"first_delay": "10ms", "longest_delay": "10ms", "max_attempts": 3})
 
 
 def messages(amount: int) -> list[tuple[str | None, bytes]]:
     return [(f"m-{number}", b'{"amount": 5}') for number in range(amount)]
-
-
-@pytest_asyncio.fixture(params=["sqlite", "postgres"])
-async def bank(request: pytest.FixtureRequest, tmp_path: Path) -> Bank:
-    made = new_bank(request.param, tmp_path, request)
-    await made.make()
-    return made
-
-
-@pytest_asyncio.fixture
-async def stream(nats_url: str) -> Place:
-    place = NatsPlace(nats_url)
-    await place.make()
-    return place
 
 
 async def test_consumer_handles_each_message_once_whatever_the_broker(bank: Bank, place: Place) -> None:
@@ -159,9 +147,22 @@ async def test_consumer_handler_that_takes_too_long_is_cancelled_and_tried_again
     assert tries[:2] == [1, 2]
 
 
-async def test_consumer_survives_its_broker(bank: Bank) -> None:
-    with Nats() as server:
-        place = NatsPlace(server.url)
+KEEPING = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [
+        ("nats", Nats),
+        pytest.param("redis", lambda: Redis(KEEPING), marks=pytest.mark.more),
+        pytest.param("amqp", RabbitMQ, marks=pytest.mark.more),
+    ],
+)
+async def test_consumer_survives_its_broker(
+    bank: Bank, kind: str, start: Callable[[], Nats | RabbitMQ | Redis]
+) -> None:
+    with start() as server:
+        place = KINDS[kind](server.url)
         await place.make()
         await place.put(*messages(5))
         async with working(bank, place) as work:
@@ -173,6 +174,22 @@ async def test_consumer_survives_its_broker(bank: Bank) -> None:
             await until(lambda: len(bank.deducted) == 6)
 
         assert len(work.of(SourceBack)) == 1
+    assert len(set(bank.deducted)) == 6
+
+
+@pytest.mark.more
+async def test_consumer_goes_on_when_kafka_is_back(bank: Bank) -> None:
+    with Kafka() as cluster:
+        place = KafkaPlace(cluster.bootstrap, cluster=cluster)
+        await place.make()
+        await place.put(*messages(5))
+        async with working(bank, place):
+            await until(lambda: len(bank.deducted) == 5)
+            cluster.down()
+            cluster.up()
+            await place.put(("m-5", b'{"amount": 5}'))
+            await until(lambda: len(bank.deducted) == 6)
+
     assert len(set(bank.deducted)) == 6
 
 

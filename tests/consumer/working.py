@@ -50,6 +50,13 @@ class Bank:
         """The messages whose effect is there, each as often as it is."""
         return sorted(message for (message,) in self.ask("select message from account"))
 
+    @property
+    def dead(self) -> list[str]:
+        """The messages that were given up."""
+        return sorted(
+            message for (message,) in self.ask("select message_id from sendonce_messages where status = 'DeadLettered'")
+        )
+
     def rows(self, columns: str) -> list[tuple[Any, ...]]:
         return self.ask(f"select {columns} from sendonce_messages order by id")
 
@@ -81,7 +88,13 @@ class Work:
 
 @asynccontextmanager
 async def working(
-    bank: Bank, place: Place, handler: Callable[..., Any] = deduct, *, until_idle: bool = False, **settings: Any
+    bank: Bank,
+    place: Place,
+    handler: Callable[..., Any] = deduct,
+    *,
+    until_idle: bool = False,
+    patience: float = 60.0,
+    **settings: Any,
 ) -> AsyncIterator[Work]:
     """Run a consumer beside the block, and end it with grace."""
     consumer = Consumer(name="wallet", source=f"nats:main/{place.name}", handler=handler, **settings)
@@ -90,7 +103,7 @@ async def working(
     slots = [Handling(consumer, transactions_on(bank.url, consumer.begin)) for _ in range(slots_on(bank.url, consumer))]
     runner = Runner(
         consumer,
-        place.source(prefetch=consumer.prefetch),
+        place.source(prefetch=consumer.prefetch, patience=patience),
         store,
         slots,
         facts.append,

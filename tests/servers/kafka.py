@@ -96,6 +96,8 @@ class _Cluster:
             raise RuntimeError(why.value.decode())
         made = self._called("rd_kafka_mock_cluster_new", ctypes.c_void_p(self._client), brokers, pointer=True)
         self._cluster = ctypes.c_void_p(made)
+        # A new group does not wait for long for further members.
+        self._called("rd_kafka_mock_group_initial_rebalance_delay_ms", self._cluster, 100)
 
     @property
     def bootstrap(self) -> str:

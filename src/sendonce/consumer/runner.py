@@ -67,6 +67,7 @@ class Runner:
         self._abandoned = asyncio.Event()
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._in_hand: dict[str, Job] = {}
+        self._coming: list[Taken] = []
         self._freed = asyncio.Event()
         # Who hands out jobs holds it, so that a message that may end our process is alone.
         self._handing_out = asyncio.Lock()
@@ -98,7 +99,7 @@ class Runner:
         slots = [asyncio.create_task(self._work(each)) for each in self._slots]
         taking = [asyncio.create_task(self._take_forever()), asyncio.create_task(self._look_forever())]
         try:
-            async with background(self._extend_forever(), self._tallies.run()):
+            async with background(self._extend_forever(), self._hold_forever(), self._tallies.run()):
                 # Each of them ends by an error alone, or when we are stopped.
                 await asyncio.wait([*taking, *slots], return_when=asyncio.FIRST_COMPLETED)
                 self.stop()
@@ -151,9 +152,11 @@ class Runner:
         taken = await self._source.take(self._free, TAKE_SECONDS)
         self._idle_takes = 0 if taken else self._idle_takes + 1
         self._health.rest(self._part)
+        self._coming = list(taken)
         async with self._handing_out:
-            for each in taken:
-                await self._receive(self._named(each))
+            while self._coming:
+                await self._receive(self._named(self._coming[0]))
+                del self._coming[0]
         self._stop_when_idle()
 
     @property
@@ -311,14 +314,19 @@ class Runner:
                 await self._source.acknowledge(each)
 
     async def _extend_forever(self) -> None:
+        """Tell the broker in time what we still have."""
+        while True:
+            await asyncio.sleep(min(EXTEND_SECONDS, self._source.patience / 3))
+            if taken := [each for job in self._in_hand.values() for each in job.taken] + self._coming:
+                with suppress(SourceLost):
+                    await self._source.extend(taken)
+
+    async def _hold_forever(self) -> None:
+        """Keep what came from our own tables."""
         while True:
             await asyncio.sleep(EXTEND_SECONDS)
-            jobs = list(self._in_hand.values())
-            with suppress(SourceLost):
-                if taken := [each for job in jobs for each in job.taken]:
-                    await self._source.extend(taken)
-            with suppress(StoreBusy):
-                if rows := [job.row_id for job in jobs if job.row_id is not None]:
+            if rows := [job.row_id for job in self._in_hand.values() if job.row_id is not None]:
+                with suppress(StoreBusy):
                     await self._store.hold_messages(rows, HOLD)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:

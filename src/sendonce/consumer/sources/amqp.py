@@ -1,7 +1,8 @@
 """RabbitMQ: one queue, consumed with a prefetch. Never requeued by us: RabbitMQ 4 drops a message after 20 requeues."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 from sendonce.consumer.incoming import Taken
@@ -16,6 +17,8 @@ _CALL_SECONDS = 10.0
 class AmqpSource:
     """`connect` gives a connection that does not reconnect by itself. The queue must be there."""
 
+    patience = math.inf
+
     def __init__(
         self, connect: "Callable[[], Awaitable[AbstractConnection]]", queue: str, *, consumer: str, prefetch: int
     ) -> None:
@@ -25,6 +28,7 @@ class AmqpSource:
         self._prefetch = prefetch
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
+        self._consuming: Callable[[], bool] = lambda: False
         self._arrived: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
 
     async def open(self) -> None:
@@ -36,7 +40,10 @@ class AmqpSource:
             await self._channel.set_qos(prefetch_count=self._prefetch, timeout=_CALL_SECONDS)
             queue = await self._channel.declare_queue(self._queue, passive=True, timeout=_CALL_SECONDS)
             self._arrived = asyncio.Queue()
-            await queue.consume(self._arrived.put, timeout=_CALL_SECONDS)
+            tag = await queue.consume(self._arrived.put, timeout=_CALL_SECONDS)
+            plain = await self._channel.get_underlay_channel()
+            consumers: Container[str] = plain.consumers  # type: ignore[attr-defined]
+            self._consuming = lambda: tag in consumers
         except ChannelNotFoundEntity:
             await self.close()
             raise SourceLost(f"RabbitMQ has no queue {self._queue}") from None
@@ -51,6 +58,8 @@ class AmqpSource:
                 found.append(await self._arrived.get())
         except TimeoutError:
             self._check()
+            if not self._consuming():
+                raise SourceLost(f"RabbitMQ gives nothing of queue {self._queue} any more") from None
             return []
         while len(found) < most and not self._arrived.empty():
             found.append(self._arrived.get_nowait())

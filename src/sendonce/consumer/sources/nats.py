@@ -1,4 +1,7 @@
-"""JetStream: a durable pull consumer of one stream. Redelivered after `ack_wait` unless it is said to be worked on."""
+"""JetStream: a durable pull consumer of one stream. Redelivered after `ack_wait` unless it is said to be worked on.
+
+The durable is made where there is none; one that is there keeps its own `ack_wait` and `backoff`, which we follow.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-ACK_WAIT_SECONDS = 60
+ACK_WAIT_SECONDS = 60.0
 ID_HEADER = "Nats-Msg-Id"
 _PULL_SECONDS = 30
 _CALL_SECONDS = 10.0
@@ -22,9 +25,19 @@ class NatsSource:
     """`connect` gives a connection that does not reconnect by itself."""
 
     def __init__(
-        self, connect: "Callable[[], Awaitable[Client]]", stream: str, *, consumer: str, prefetch: int, filter: str = ""
+        self,
+        connect: "Callable[[], Awaitable[Client]]",
+        stream: str,
+        *,
+        consumer: str,
+        prefetch: int,
+        filter: str = "",
+        ack_wait: float = ACK_WAIT_SECONDS,
     ) -> None:
         self._connect = connect
+        self._ack_wait = ack_wait
+        # As short as any may be, until the durable has said its own.
+        self.patience = min(1.0, ack_wait)
         self._stream = stream
         self._consumer = consumer
         self._prefetch = prefetch
@@ -82,17 +95,18 @@ class NatsSource:
         except NotFoundError:
             raise SourceLost(f"NATS has no stream {self._stream}") from None
         try:
-            await manager.consumer_info(self._stream, self._consumer)
+            info = await manager.consumer_info(self._stream, self._consumer)
         except NotFoundError:
             config = ConsumerConfig(
                 durable_name=self._consumer,
                 ack_policy=AckPolicy.EXPLICIT,
-                ack_wait=ACK_WAIT_SECONDS,
+                ack_wait=self._ack_wait,
                 max_deliver=-1,
                 max_ack_pending=-1,
                 filter_subject=self._filter,
             )
-            await manager.add_consumer(self._stream, config)
+            info = await manager.add_consumer(self._stream, config)
+        self.patience = min(info.config.backoff or [info.config.ack_wait or self._ack_wait])
 
     async def _ask(self, client: "Client", inbox: "Subscription", batch: int) -> None:
         """Have the server send up to so many to the inbox, as they come."""

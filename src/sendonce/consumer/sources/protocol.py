@@ -14,6 +14,11 @@ class SourceLost(SendonceError):
 class Source(Protocol):
     """One consumer's place at a broker. Everything but `open` and `close` raises SourceLost when that is gone."""
 
+    @property
+    def patience(self) -> float:
+        """After so many seconds without a word a message is given to others; endless where that is not told by time."""
+        ...
+
     async def open(self) -> None:
         """Connect. ConfigError for what nobody mends by waiting, SourceLost for what passes."""
         ...

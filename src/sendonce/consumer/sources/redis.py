@@ -1,4 +1,4 @@
-"""Redis streams: one consumer group. What a dead consumer has left is taken over when it was idle for a minute."""
+"""Redis streams: one consumer group. What a dead consumer has left is taken over when nobody had it for a while."""
 
 import json
 import os
@@ -13,18 +13,29 @@ from sendonce.consumer.sources.protocol import SourceLost
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-IDLE_SECONDS = 60.0
-TAKE_OVER_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 # The fields of an entry; the headers are a JSON object.
 FIELD_ID, FIELD_BODY, FIELD_HEADERS = "id", "body", "headers"
 
 
 class RedisSource:
-    """`connect` gives a client that tries nothing again by itself. Fields other than the body's are headers."""
+    """`connect` gives a client that tries nothing again by itself. Fields other than the body's are headers.
 
-    def __init__(self, connect: "Callable[[], Redis]", stream: str, *, consumer: str, prefetch: int) -> None:
+    All consumers of a stream have the same `patience`: what one has for longer without a word another takes over.
+    """
+
+    def __init__(
+        self,
+        connect: "Callable[[], Redis]",
+        stream: str,
+        *,
+        consumer: str,
+        prefetch: int,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._connect = connect
         self._stream = stream
+        self.patience = patience
         self._group = consumer
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._client: Redis | None = None
@@ -85,11 +96,11 @@ class RedisSource:
     async def _take_over(self, client: "Redis", most: int) -> list[Taken]:
         """Take what others have had for long and not acknowledged; look again at once while there is more."""
         cursor, entries, *_ = await client.xautoclaim(
-            self._stream, self._group, self._name, int(IDLE_SECONDS * 1000), start_id=self._cursor, count=most
+            self._stream, self._group, self._name, int(self.patience * 1000), start_id=self._cursor, count=most
         )
         self._cursor = _text(cursor)
         if self._cursor == "0-0":
-            self._next_look = time.monotonic() + TAKE_OVER_SECONDS
+            self._next_look = time.monotonic() + self.patience / 3
         return [self._taken(id, fields, is_again=True) for id, fields in entries if fields]
 
     def _taken(
