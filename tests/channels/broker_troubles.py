@@ -70,9 +70,9 @@ async def tls_front(port: int) -> AsyncIterator[int]:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream, downstream = await asyncio.open_connection(HOST, port)
-        back = asyncio.create_task(_pass_on(upstream, writer))
+        back = asyncio.create_task(pass_on(upstream, writer))
         try:
-            await _pass_on(reader, downstream)
+            await pass_on(reader, downstream)
         finally:
             back.cancel()
             downstream.transport.abort()
@@ -82,7 +82,8 @@ async def tls_front(port: int) -> AsyncIterator[int]:
         yield own
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Write what is read, until there is no more."""
     while data := await reader.read(65_536):
         writer.write(data)
         await writer.drain()
