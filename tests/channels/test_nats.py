@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
 
-from sendonce.channels.brokers.nats import NatsChannel, NatsProfile
+from sendonce.channels.brokers.nats import NatsChannel, NatsProfile, outcome_of
 from sendonce.channels.protocol import Channel, Message
 from sendonce.domain.answers import BROKER_LOST, NO_STREAM, NOT_CONFIRMED_IN_TIME
 from sendonce.domain.outcomes import CannotTell, Deferred, Delivered, Failed, Found, NotThere, Refused, Unknown
@@ -23,6 +24,7 @@ from tests.channels.broker_troubles import between, place
 from tests.channels.contract import AskingContract
 from tests.channels.sending import PAYLOAD, message_to
 from tests.channels.troubles import authority, free_port
+from tests.processes import until_async
 from tests.servers.nats import Nats
 
 MARKS = (b"HPUB", b"STREAM.MSG.GET")
@@ -204,6 +206,94 @@ async def test_stream_answers_mean_what_the_table_says(nats_url: str) -> None:
     assert is_full.code == "nats_10077"
     assert isinstance(too_big, Refused)
     assert too_big.code == "nats_10054"
+
+
+async def test_stream_that_is_not_the_one_expected_refuses_and_no_header_of_an_event_says_which(nats_url: str) -> None:
+    async with channel_to(nats_url) as channel, client_of(nats_url) as client:
+        stream = await a_stream(client)
+        headers = {"Nats-Expected-Stream": "ANOTHER"}
+        said = await client.request(f"{stream}.a", b"{}", headers=headers, timeout=SECONDS)
+        sent = await channel.send(new_message(f"{stream}.a", headers=json.dumps(headers)), timeout=SECONDS)
+
+    wrong = outcome_of(said)
+    assert isinstance(wrong, Refused)
+    assert wrong.code == "nats_10060"
+    assert isinstance(sent, Delivered)
+
+
+async def test_token_is_recognised_by_its_stream_whatever_the_subject(nats_url: str) -> None:
+    async with channel_to(nats_url) as channel, client_of(nats_url) as client:
+        stream, other = await a_stream(client), await a_stream(client)
+        message, elsewhere = new_message(f"{stream}.a"), new_message(f"{other}.a")
+        for token in (message.token, elsewhere.token):
+            await client.jetstream().publish(f"{stream}.b", b"{}", headers={"Nats-Msg-Id": token})
+
+        outcomes = [await channel.send(each, timeout=SECONDS) for each in (message, elsewhere)]
+
+    assert outcomes == [Delivered(f"{stream}:1"), Delivered(f"{other}:1")]
+
+
+async def test_token_that_is_sent_again_and_again_is_stored_again_when_the_first_is_forgotten(nats_url: str) -> None:
+    """A repeat does not begin the window anew: else this would never end."""
+    async with channel_to(nats_url) as channel, client_of(nats_url) as client:
+        stream = await a_stream(client, duplicate_window=1.0)
+        message = new_message(f"{stream}.a")
+        outcomes = [await channel.send(message, timeout=SECONDS)]
+        async with asyncio.timeout(SECONDS):
+            while outcomes[-1] == Delivered(f"{stream}:1"):
+                await asyncio.sleep(0.02)
+                outcomes.append(await channel.send(message, timeout=SECONDS))
+
+    assert outcomes[-1] == Delivered(f"{stream}:2")
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_stream_that_takes_one_message_for_each_subject_is_asked_whether_it_is_that_one(
+    nats_url: str, again: bool
+) -> None:
+    async with channel_to(nats_url) as channel, client_of(nats_url) as client:
+        name = f"S{uuid4().hex[:8]}"
+        # Forgotten at once, so that its subject alone knows it.
+        made = {"name": name, "subjects": [f"{name}.>"], "retention": "limits", "storage": "file", "max_msgs": 1}
+        made |= {
+            "discard": "new",
+            "discard_new_per_subject": True,
+            "max_msgs_per_subject": 1,
+            "duplicate_window": 10**8,
+        }
+        answer = await client.request(f"$JS.API.STREAM.CREATE.{name}", json.dumps(made).encode(), timeout=SECONDS)
+        assert "error" not in json.loads(answer.data)
+        message = new_message(name + ".{token}")
+        first = await channel.send(message, timeout=SECONDS)
+        await asyncio.sleep(0.2)
+
+        second = await channel.send(message if again else new_message(name + ".{token}", key="other"), timeout=SECONDS)
+
+    assert first == Delivered(f"{name}:1")
+    if again:
+        assert second == first
+    else:
+        assert isinstance(second, Failed), "the stream is full, and does not have this one"
+        assert second.code == "nats_10077"
+
+
+def remembers(channel: NatsChannel, seconds: float) -> bool:
+    return channel.remembers == timedelta(seconds=seconds)
+
+
+async def test_stream_window_is_known_from_the_first_message_on(nats_url: str) -> None:
+    async with channel_to(nats_url) as channel, client_of(nats_url) as client:
+        short, long = await a_stream(client, duplicate_window=7), await a_stream(client, duplicate_window=7200)
+        assert channel.remembers is None
+
+        for stream, seconds in ((long, 7200), (short, 7), (long, 7)):
+            await channel.send(new_message(f"{stream}.a"), timeout=SECONDS)
+            await until_async(partial(remembers, channel, seconds), "it is read")
+
+        own = await a_stream(client, duplicate_window=1)
+        await channel.send(new_message(own + ".{token}"), timeout=SECONDS)
+
+    assert channel.remembers == timedelta(seconds=7), "what has a subject of its own needs no window"
 
 
 async def test_message_larger_than_the_server_takes_harms_none_of_its_neighbours() -> None:

@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from sendonce.channels.http.guard import Guard
-from sendonce.channels.protocol import Asking, Channel, LookingUp, Message
+from sendonce.channels.protocol import Asking, Channel, LookingUp, Message, memory_of
 from sendonce.domain.destinations import BROKERS, misspelled, scheme_of
 from sendonce.domain.outcomes import Delivered, Outcome
 from sendonce.domain.serving import Serving, open_name
@@ -108,6 +109,11 @@ class Channels:
         """The schemes and beginnings of addresses that are served here; None for whatever there is."""
         opened = [open_name(each) for each in self.serving.opened if each in self._channels]
         return (*sorted(self._channels), *sorted(opened))
+
+    def memories(self) -> dict[str, timedelta]:
+        """For how long those can be asked about a message that do not say for ever."""
+        found = {name: memory_of(channel) for name, channel in self._asking.items()}
+        return {name: memory for name, memory in found.items() if memory is not None}
 
     def settings(self) -> dict[str, Mapping[str, object]]:
         """The policy settings of each scheme or beginning."""

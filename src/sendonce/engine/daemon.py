@@ -21,6 +21,7 @@ from sendonce.engine.build import build_engine
 from sendonce.engine.config import WorkerConfig, check_instance, check_timeout
 from sendonce.engine.health import Health
 from sendonce.engine.lease_keeper import LeaseKeeper
+from sendonce.engine.memories import Memories
 from sendonce.engine.memory import Memory
 from sendonce.engine.metrics_server import Address, MetricsPage, attended, serving
 from sendonce.engine.orchestrator import Policies
@@ -112,6 +113,7 @@ async def _work(parts: Parts, health: Health, page: MetricsPage, stop: asyncio.E
             loops = [
                 engine.gone.run(),
                 incidents.run(),
+                Memories(parts.channels, policies, parts.config.lease, parts.emit).run(),
                 *([_stopped_by(stop, worker)] if stop else []),
                 *([alerter.run()] if alerter else []),
                 *_upkeep(parts, store, policies, namespace, worker_id),

@@ -159,6 +159,15 @@ class ServerChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTooShort:
+    """The other side recognises a message for less long than it may take to send it again."""
+
+    channel: str
+    remembers: timedelta
+    needed: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesLost:
     """Leases of this worker were taken over by others: it was too slow."""
 
@@ -357,6 +366,7 @@ Fact: TypeAlias = (
     | LossOver
     | OtherInstance
     | ServerChanged
+    | MemoryTooShort
     | LeasesLost
     | DatabaseLost
     | DatabaseBack

@@ -30,6 +30,7 @@ from sendonce.observability.facts import (
     Incident,
     LeasesLost,
     LossOver,
+    MemoryTooShort,
     MessageFailed,
     MetricsFailed,
     MoreIncidents,
@@ -114,6 +115,8 @@ def worded(fact: Fact) -> tuple[int, str]:
             return logging.WARNING if fact.findings else logging.INFO, f"audit of what is marked sent: {found}"
         case Consuming() | Consumed() | MessageFailed() | SourceGone() | SourceBack():
             return _of_a_consumer(fact)
+        case MemoryTooShort():
+            return logging.WARNING, _too_short(fact)
         case WorkerFailed():
             return logging.ERROR, f"the {fact.what} has failed, and begins anew in {fact.again_in:g} s: {fact.reason}"
         case _:
@@ -249,6 +252,14 @@ def _warning(
             return _failure(fact)
         case _:
             assert_never(fact)
+
+
+def _too_short(fact: MemoryTooShort) -> str:
+    known, needed = format_duration(fact.remembers), format_duration(fact.needed)
+    return (
+        f"{shown(fact.channel)} recognises a message for {known}, and it may be sent again after {needed}: then it is"
+        " there twice; make that longer (JetStream: duplicate_window)"
+    )
 
 
 def _failure(fact: AlertFailed | AuditFailed | MetricsFailed | PruningFailed | PruningLate) -> str:

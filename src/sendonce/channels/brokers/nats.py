@@ -44,6 +44,8 @@ TOKEN = "{token}"  # noqa: S105 — the place of a message's token in a subject
 LEARNED_FOR_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
 _LEARNED = 1000
+# It has as many messages as it takes, all together or of this subject.
+NO_ROOM = "nats_10077"
 # By how much the server's clock and the database's may differ.
 _CLOCKS = timedelta(minutes=1)
 _SUBJECT = re.compile(r"(?!\.)(?:[^\s.*>\x00-\x20]+\.)*[^\s.*>\x00-\x20]+")
@@ -94,11 +96,14 @@ class NatsChannel:
         self._writer = Writer(profile.format, profile.source, prefix="ce-", is_ascii=True)
         self._link: Link[_Session] = Link(self._dial, lambda session: session.is_open)
         self._streams: OrderedDict[str, tuple[float, Stream]] = OrderedDict()
+        self._windows: dict[str, timedelta] = {}
+        self._seen: set[str] = set()
+        self._looking: set[asyncio.Task[None]] = set()
 
     @property
     def remembers(self) -> timedelta | None:
-        """The shortest memory of the streams that were asked about so far."""
-        return min((stream.window for _, stream in self._streams.values()), default=None)
+        """The shortest memory of the streams that have stored something by a token that they alone recognise."""
+        return min(self._windows.values(), default=None)
 
     async def send(self, message: Message, *, timeout: float) -> Outcome:
         """Publish once; Delivered has the stream and the sequence number."""
@@ -112,7 +117,35 @@ class NatsChannel:
             return error.outcome
         wire = self._writer.wire(message, token)
         headers = {**wire.headers, "Nats-Msg-Id": token, "Content-Type": wire.content_type}
-        return await session.publish(subject, wire.body, headers, timeout)
+        began = asyncio.get_running_loop().time()
+        outcome = await session.publish(subject, wire.body, headers, timeout)
+        if TOKEN in message.address:
+            left = timeout - (asyncio.get_running_loop().time() - began)
+            return await self._unless_there(message, outcome, left)
+        if isinstance(outcome, Delivered):
+            self._look_at(session, str(outcome.notification_id).rpartition(":")[0])
+        return outcome
+
+    async def _unless_there(self, message: Message, outcome: Outcome, left: float) -> Outcome:
+        """What a stream that takes one message for each subject refuses may be the one that it has."""
+        if not isinstance(outcome, Failed) or outcome.code != NO_ROOM or left <= 0:
+            return outcome
+        found = await self.look_up(message, timeout=left)
+        return Delivered(found.notification_id) if isinstance(found, Found) else outcome
+
+    def _look_at(self, session: "_Session", stream: str) -> None:
+        """Read a new stream's window, beside the sends."""
+        if stream not in self._seen and len(self._seen) < _LEARNED:
+            self._seen.add(stream)
+            task = asyncio.create_task(self._read_window(session, stream))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _read_window(self, session: "_Session", stream: str) -> None:
+        with suppress(TimeoutError, nats.errors.Error, OSError, ValueError):
+            info = await session.ask(f"STREAM.INFO.{stream}", {}, 5.0)
+            if "error" not in info:
+                self._windows[stream] = _stream_of(info).window
 
     async def look_up(self, message: Message, *, timeout: float) -> LookUp:
         """Ask for the token's own subject; else the stream recognises the token while its window lasts."""
@@ -130,6 +163,8 @@ class NatsChannel:
             return _no_answer(error)
 
     async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
         session = self._link.connection
         if session is not None:
             await session.close()
@@ -167,6 +202,8 @@ class NatsChannel:
         if "error" in info:
             return None
         stream = _stream_of(info)
+        if TOKEN not in address:
+            self._windows[stream.name] = stream.window
         self._streams[address] = (now + LEARNED_FOR_SECONDS, stream)
         self._streams.move_to_end(address)
         if len(self._streams) > _LEARNED:
