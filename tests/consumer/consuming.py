@@ -18,7 +18,7 @@ def settings(folder: Path, place: NatsPlace, more: str = "", consumer: str = "wa
     """A settings file that says where the broker is, and the stream."""
     path = folder / "consume.toml"
     path.write_text(
-        f'[nats.main]\nurl = "{place.url}"\n[consumers.{consumer}]\nsource = "nats:main/{place.name}"\n{more}'
+        f'[nats.main]\nurl = "{place.address}"\n[consumers.{consumer}]\nsource = "nats:main/{place.name}"\n{more}'
     )
     return path
 
@@ -33,7 +33,7 @@ def consuming(
 
 async def patient_for_a_second(place: NatsPlace, consumer: str = "wallet") -> None:
     """Have the broker give again after a second what a killed process had."""
-    client = await nats.connect(place.url)
+    client = await nats.connect(place.address)
     durable = ConsumerConfig(
         durable_name=consumer, ack_policy=AckPolicy.EXPLICIT, ack_wait=1, max_deliver=-1, max_ack_pending=-1
     )

@@ -25,13 +25,13 @@ from tests.servers.nats import Nats
 def profile_of(place: Place, url: str | None = None, **settings: Any) -> BrokerProfile:
     match place:
         case NatsPlace():
-            return NatsProfile(name="main", url=url or place.url, **settings)
+            return NatsProfile(name="main", url=url or place.address, **settings)
         case AmqpPlace():
-            return AmqpProfile(name="main", url=url or place.url, **settings)
+            return AmqpProfile(name="main", url=url or place.address, **settings)
         case RedisPlace():
-            return RedisProfile(name="main", url=url or place.url, **settings)
+            return RedisProfile(name="main", url=url or place.address, **settings)
         case KafkaPlace():
-            return KafkaProfile(name="main", servers=tuple(place.cluster.bootstrap.split(",")), **settings)
+            return KafkaProfile(name="main", servers=tuple(place.address.split(",")), **settings)
     raise AssertionError(place)
 
 
@@ -66,7 +66,7 @@ async def test_source_over_tls_trusts_the_authority_that_is_named(request: pytes
         place = RedisPlace(request.getfixturevalue("redis_url"))
     await place.make()
     await place.put(("m-1", b"one"))
-    before, _, after = place.url.rpartition(":")
+    before, _, after = place.address.rpartition(":")
 
     async with tls_front(int(after.partition("/")[0])) as port:
         url = f"{before.replace('://', 's://', 1)}:{port}/"

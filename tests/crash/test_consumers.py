@@ -42,7 +42,7 @@ def dies_at(bank: Bank, config: Path, point: str, nth: int = 1) -> None:
 
 async def finish(bank: Bank, config: Path, stream: NatsPlace) -> None:
     """A consumer that nobody kills runs until the broker has nothing left to give."""
-    client = await nats.connect(stream.url)
+    client = await nats.connect(stream.address)
 
     async def left() -> int:
         info = await client.jetstream().consumer_info(stream.name, "wallet")
