@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sendonce.domain.outcomes import Delivered, Failed, Refused
-from sendonce.store import filters
+from sendonce.store import dead_letters
 from sendonce.store.records import AttemptRow, DeadLetterRow, DeliveryRow, EventRow, SubscriptionRow
 from tests.cli.workbench import Cli, clean_environment, run
 
@@ -210,7 +210,7 @@ def test_summary_counts_dead_letters_alike(cli: Cli) -> None:
 
 
 def test_summary_says_how_far_it_looked(lite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "SIZES", (2,))
+    monkeypatch.setattr(dead_letters, "DEARER", (2,))
     for key in ("a", "b", "c"):
         lite.publish(key, "--to", "null:a")
         lite.attempt(Refused("http_410"))

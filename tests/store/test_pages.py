@@ -10,7 +10,7 @@ import pytest
 from sendonce.domain.deliveries import DeliveryState, ReasonClass
 from sendonce.domain.outcomes import Delivered, Failed, Outcome, Refused
 from sendonce.domain.texts import provider_token
-from sendonce.store import dead_letters, filters
+from sendonce.store import dead_letters, deliveries, filters
 from sendonce.store.filters import Filter, Page
 from sendonce.store.inbox import MessageFilter
 from sendonce.store.ports import Store
@@ -35,8 +35,9 @@ WHO = {"operator": "ada", "reason": "because"}
 @pytest.fixture(params=[(1, 1), (2, 3), (500, 500)], autouse=True)
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "SIZES", request.param)
-    monkeypatch.setattr(dead_letters, "SIZES", request.param)
-    monkeypatch.setattr(filters, "LOOK", sum(request.param))
+    for module in (dead_letters, deliveries):
+        monkeypatch.setattr(module, "DEARER", request.param)
+    monkeypatch.setattr(filters, "NARROW", sum(request.param))
 
 
 async def whole(ask: Callable[[Filter], Awaitable[Page[Row]]], wanted: Filter) -> list[Row]:
@@ -159,7 +160,7 @@ async def test_dead_letters_go_on_where_one_was_that_is_gone(database: Database,
 async def test_summary_counts_dead_letters_by_reason_code_type_and_host(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "SIZES", (500, 500))
+    monkeypatch.setattr(dead_letters, "DEARER", (500, 500))
     addresses = ["https://a.example/1", "https://a.example/2", "https://b.example/", "mailto:ada@example.com"]
     for address in addresses:
         given_due_delivery(database, to=address)

@@ -9,12 +9,10 @@ from sendonce.domain.destinations import place_of, scheme_of
 from sendonce.errors import NotAllowed, NotFound
 from sendonce.sql.steps import Steps, one, records, rows
 from sendonce.store.corrections import check_not_corrected
-from sendonce.store.filters import LAST, Filter, Page, Window, ids_of, look, time_of
+from sendonce.store.filters import DEARER, LAST, Filter, Page, Window, ids_of, look, time_of
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import Acted, DeadLetterGroup, DeadLetterRow, GivenUp
 
-# Of each dead letter that is looked at its delivery and event are, anywhere in their tables, so there are fewer.
-SIZES = (500, 9_500)
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 # A replay or a repair may be of what was never a dead letter.
 _OF_LETTERS = frozenset({"requeue", "discard", "attest"})
@@ -26,7 +24,7 @@ def dead_letters(wanted: Filter) -> Steps[Page[DeadLetterRow]]:
     def matching(ids: list[int], limit: int) -> Steps[list[DeadLetterRow]]:
         return records(DeadLetterRow, "dead_letter_rows", ids=ids, limit=limit, **wanted.criteria)
 
-    return (yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=SIZES))
+    return (yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=DEARER))
 
 
 def dead_letter_summary(wanted: Filter) -> Steps[Page[DeadLetterGroup]]:
@@ -37,7 +35,7 @@ def dead_letter_summary(wanted: Filter) -> Steps[Page[DeadLetterGroup]]:
         counted.extend((yield from records(GivenUp, "given_up", ids=ids, **wanted.criteria)))
         return []
 
-    looked = yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=SIZES)
+    looked = yield from look(wanted, _window_of(wanted), matching, "dead_letter_at", sizes=DEARER)
     return Page(tuple(_grouped(counted)[: wanted.limit]), looked.next_before, looked.looked_back_to)
 
 

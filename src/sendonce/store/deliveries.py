@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.sql.steps import Steps, one, records, rows
-from sendonce.store.filters import LAST, SHOWN_OF_ONE, Filter, Page, ids_of, look, narrow, tail, walk
+from sendonce.store.filters import DEARER, LAST, SHOWN_OF_ONE, Filter, Page, ids_of, look, narrow, tail, walk
 from sendonce.store.operations_log import log, said
 from sendonce.store.records import Acted, AttemptRow, DeliveryRow, FindingRow, LeaseRow
 
@@ -29,7 +29,8 @@ def deliveries(wanted: Filter) -> Steps[Page[DeliveryRow]]:
     def matching(ids: list[int], limit: int) -> Steps[list[DeliveryRow]]:
         return records(DeliveryRow, "delivery_rows", ids=ids, limit=limit, **wanted.criteria)
 
-    return (yield from look(wanted, window, matching, "delivery_at"))
+    sizes = DEARER if wanted.status is DeliveryState.DEAD_LETTERED else ()
+    return (yield from look(wanted, window, matching, "delivery_at", sizes=sizes))
 
 
 def undelivered(tenant: str | None, *, before: int | None = None, limit: int = 50) -> Steps[Page[DeliveryRow]]:
@@ -52,7 +53,7 @@ def delivery_by_token(token: str, *, before: int | None = None) -> Steps[Page[De
         return (yield from delivery_rows(found))
 
     wanted = Filter(before=before, limit=1)
-    return (yield from look(wanted, walk("delivery_window"), matching, "delivery_at", spare=0))
+    return (yield from look(wanted, walk("delivery_window"), matching, "delivery_at", sizes=DEARER, spare=0))
 
 
 def delivery(delivery_id: int) -> Steps[DeliveryRow | None]:

@@ -15,6 +15,10 @@ LAST = 2**63 - 1
 # A list looks at so many rows in one call; first at a few, because most lists end there.
 LOOK = 20_000
 SIZES = (500, LOOK - 500)
+# At fewer where each leads to others anywhere in their tables, or a token is computed of it.
+DEARER = (500, 9_500)
+# Where rows of a kind are found apart, they are looked at there if they are no more than this.
+NARROW = 10_000
 # So much of one event, delivery or message is told at once.
 SHOWN_OF_ONE = 1_000
 
@@ -204,8 +208,8 @@ def narrow(otherwise: str, *places: str, **values: object) -> Steps[Window]:
     """Walk what is found in these places, where that is little; else walk with the query for all there are."""
     ids: set[int] = set()
     for place in places:
-        ids.update(ids_of((yield from rows(place, window=LOOK, **values))))
-    return among(ids) if len(ids) < LOOK else walk(otherwise)
+        ids.update(ids_of((yield from rows(place, window=NARROW, **values))))
+    return among(ids) if len(ids) < NARROW else walk(otherwise)
 
 
 def among(ids: Iterable[int]) -> Window:
