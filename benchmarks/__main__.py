@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable
 
-from benchmarks import brokers, claims, embedded, fanout, inbox, measures, names, outgoing, recovery
+from benchmarks import brokers, claims, embedded, fanout, inbox, measures, names, outgoing, reads, recovery
 from benchmarks.measures import Figures
 from tests.servers.binaries import local_binaries, packaged
 from tests.servers.postgres import Server, start
@@ -43,9 +43,10 @@ BARS = {
         for kind in ("nats", "amqp", "kafka", "redis")
     },
     "recovery after 30 s of outage: longest, s": ("<=", 15),
+    **reads.BARS,
 }
 # Counted, or in virtual time: the same in every round.
-ONCE = {"claims", "recovery"}
+ONCE = {"claims", "reads", "recovery"}
 
 
 def main() -> None:
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=100_000)
     parser.add_argument("--behind", type=int, default=1_000_000)
-    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,inbox,brokers,recovery"
+    usual = "drain,publish,latency,claims,sqlite,webhooks,mails,fairness,fanout,names,inbox,brokers,reads,recovery"
     parser.add_argument("--only", default=usual)
     args = parser.parse_args()
     server = start(local_binaries() or packaged(16), durable=True, settings=SETTINGS)
@@ -72,6 +73,7 @@ def sections(server: Server, deliveries: int, behind: int) -> dict[str, Callable
         "publish": lambda: measures.publishes(server, singles, many),
         "latency": lambda: measures.latencies(server, paced),
         "claims": lambda: claims.claims(server, behind),
+        "reads": lambda: reads.reads(server, behind),
         "webhooks": lambda: outgoing.webhooks(server, deliveries // 5),
         "mails": lambda: outgoing.mails(server, deliveries // 20),
         "fairness": lambda: outgoing.fairness(server, deliveries // 10, deliveries // 100),
