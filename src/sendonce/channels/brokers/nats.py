@@ -165,6 +165,7 @@ class NatsChannel:
     async def close(self) -> None:
         for task in self._looking:
             task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
         session = self._link.connection
         if session is not None:
             await session.close()
