@@ -15,7 +15,7 @@ TO_SERVE := $(VENV)/.ready-to-serve
 TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
-.PHONY: help run memos reviews webhooks test test-more matrix coverage quick check format pages bench soak clean
+.PHONY: help run memos reviews webhooks payments test test-more matrix coverage quick check format pages bench soak clean
 
 help: ## Say what can be made (this)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ reviews: $(TO_SERVE) ## The review notification application
 
 webhooks: $(TO_SERVE) ## The webhook application
 	@$(BIN)/python -m apps.webhooks
+
+payments: $(TO_SERVE) ## Payments and a wallet with a broker between: doubled messages, a killed listener, lost reports
+	@$(BIN)/python -m apps.chancepay demo
 
 test: $(TO_DEVELOP) ## Every test, on SQLite and on real PostgreSQL servers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--peer", default=told(PREFIX + "PEER"), metavar="URL", help="where the other service is")
     parser.add_argument(
         "--broker", default=told(PREFIX + "BROKER", "nats:main/payments"), metavar="ADDRESS",
-        help="where orders go, and come from: nats:main/payments, amqp:main/…",
+        help="where orders go (amqp:main//payments), or come from (amqp:main/payments); nats:main/payments is both",
     )  # fmt: skip
 
 

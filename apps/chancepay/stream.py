@@ -35,8 +35,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+async def _give_up(error: Exception) -> None:
+    """The client would try again for two minutes."""
+    raise error
+
+
 async def _make(url: str) -> None:
-    client = await nats.connect(url, allow_reconnect=False, connect_timeout=5)
+    client = await nats.connect(url, allow_reconnect=False, connect_timeout=5, error_cb=_give_up)
     try:
         await make_stream(client)
     finally:
