@@ -81,7 +81,7 @@ async def get_delivery(delivery_id: RowId, caller: Calling) -> DeliveryStory:
         )
         for each in await caller.admin.aattempts_of(delivery_id)
     ]
-    return DeliveryStory.told(row, attempts, list(await caller.admin.aexplain(delivery_id)))
+    return DeliveryStory.told(row, attempts, list((await caller.admin.aexplain(delivery_id)).sentences))
 
 
 @router.get("/undelivered", tags=["events"])

@@ -32,7 +32,9 @@ from sendonce.outbox.outbox import Outbox, Published
 from sendonce.outbox.requests import Requested
 
 if TYPE_CHECKING:
+    from sendonce.admin.advice import Advice
     from sendonce.admin.api import Admin
+    from sendonce.admin.explain import TenantExplanation
     from sendonce.admin.tenants import (
         TenantAdmin,
         TenantAttempt,
@@ -65,6 +67,7 @@ __version__ = "0.1.0.dev0"
 # Imported when they are first used: an application that only records needs none of it.
 _LATER = {
     "Admin": "sendonce.admin.api",
+    "Advice": "sendonce.admin.advice",
     "AttemptRow": "sendonce.store.records",
     "DeadLetterRow": "sendonce.store.records",
     "DeliveryRow": "sendonce.store.records",
@@ -80,6 +83,7 @@ _LATER = {
     "TenantDeadLetterGroup": "sendonce.admin.tenants",
     "TenantDelivery": "sendonce.admin.tenants",
     "TenantEvent": "sendonce.admin.tenants",
+    "TenantExplanation": "sendonce.admin.explain",
     "TenantRecipient": "sendonce.admin.tenants",
     "TenantRequest": "sendonce.admin.tenants",
     "TenantRequestState": "sendonce.admin.tenants",
@@ -100,6 +104,7 @@ __all__ = [
     "UNIQUE",
     "Accepted",
     "Admin",
+    "Advice",
     "Attachment",
     "AttemptRow",
     "BadDestination",
@@ -147,6 +152,7 @@ __all__ = [
     "TenantDeadLetterGroup",
     "TenantDelivery",
     "TenantEvent",
+    "TenantExplanation",
     "TenantRecipient",
     "TenantRequest",
     "TenantRequestState",

@@ -9,6 +9,7 @@ import pytest
 
 import sendonce
 from sendonce import Admin, Filter, NotFound
+from sendonce.admin.advice import MIGRATE
 from sendonce.domain.outcomes import Refused
 from sendonce.store.bulk import OperationRow
 from sendonce.store.ports import Store
@@ -122,7 +123,7 @@ def test_doctor_needs_no_database_that_can_be_used(tmp_path: object) -> None:
     open(sendonce_file, "w").close()
     with Admin.open(url, operator="ada", connect=False) as admin:
         assert admin.schema_version() == 0
-        assert next(each.to_do for each in admin.doctor() if each.name == "schema") == "run: sendonce migrate"
+        assert next(each.advice for each in admin.doctor() if each.name == "schema") == (MIGRATE,)
         with pytest.raises(sendonce.SchemaMismatch):
             admin.status()
 

@@ -77,7 +77,8 @@ def test_M9_both_tell_the_whole_story(cli: Cli) -> None:
 
     assert "smtp_550: no such user" in old
     assert "its dead letter 1 was corrected by ada" in old
-    assert "by ada (a typo): delivery 2 goes instead, to mailto:ada@example.com: sendonce explain delivery:2" in old
+    assert "by ada (a typo): delivery 2 goes instead, to mailto:ada@example.com\n" in old
+    assert "see what goes instead with: sendonce explain delivery:2\n" in old
     assert "by ada (a typo): it goes instead of delivery 1 to mailto:ada@exmaple.com" in new
     assert "the 1st attempt has been due" in new
     assert old.splitlines()[-1] != new.splitlines()[-1], "the token is a new one"
@@ -86,7 +87,9 @@ def test_M9_both_tell_the_whole_story(cli: Cli) -> None:
 def test_correction_is_shown_before_it_is_made(lite: Cli) -> None:
     given_bad_mail(lite)
 
-    assert "correct it with: sendonce dead-letters correct 1 --reason TEXT" in lite("explain", "delivery:1").out
+    assert (
+        "correct it with: sendonce dead-letters correct 1 --to URI --reason TEXT" in lite("explain", "delivery:1").out
+    )
 
 
 def test_correction_of_content_is_told_as_such(lite: Cli) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from sendonce import TenantAdmin
+from sendonce import TenantAdmin, TenantExplanation
 from sendonce.admin.explain import explain
 from sendonce.admin.session import StoreSession
 from sendonce.domain.outcomes import FOUND, Accepted, Delivered, Failed, Refused, Unknown
@@ -27,12 +27,13 @@ def explained(cli: Cli, wanted: str) -> str:
     assert ran.code == 0, ran.err
     assert cli("explain", wanted, "--json").json["wanted"] == wanted
     for told in cli.ask(told_to_tenants):
-        assert told[0].startswith("event ")
-        assert not [each for each in told if NOT_FOR_TENANTS.search(each)], told
+        assert told.sentences[0].startswith("event ")
+        assert not [each for each in told.sentences if NOT_FOR_TENANTS.search(each)], told
+        assert all(hasattr(TenantAdmin, each.verb) for each in told.advice)
     return ran.out
 
 
-async def told_to_tenants(store: Store) -> list[tuple[str, ...]]:
+async def told_to_tenants(store: Store) -> list[TenantExplanation]:
     """Each delivery as its tenant is told of it."""
     session = StoreSession(store, SecretBox())
     rows = await store.deliveries(Filter(limit=100))
@@ -50,7 +51,7 @@ def test_explain_says_what_was_recorded_and_where_it_goes(cli: Cli) -> None:
     assert "delivery 1 to null:a: Pending" in text
     assert "it has not been tried yet" in text
     assert "the 1st attempt has been due for" in text
-    assert "no worker is alive; start one with: sendonce worker" in text
+    assert "→ no worker is alive\n  → start one with: sendonce worker\n" in text
 
 
 def test_text_of_callers_cannot_steer_the_terminal(cli: Cli) -> None:
@@ -88,8 +89,10 @@ def test_number_is_a_delivery_and_says_what_else_it_could_be(cli: Cli) -> None:
 
     text = explained(cli, "1")
 
-    assert "this is delivery 1; for event 1 say: sendonce explain event:1" in text
-    assert "an event with the key 1 is another one: sendonce explain key:1" in text
+    assert "this is delivery 1, and there is an event 1\n" in text
+    assert "see event 1 with: sendonce explain event:1\n" in text
+    assert "an event with the key 1 is another one\n" in text
+    assert "see the key 1 with: sendonce explain key:1\n" in text
     assert "there is no delivery 2; this is event 2" in explained(cli, "2")
     assert "with the key 77" in explained(cli, "77")
     assert "it goes nowhere" in explained(cli, "event:1")
@@ -193,7 +196,8 @@ def test_dead_letter_and_its_generations(cli: Cli) -> None:
     assert "given up (exhausted) 20" in before
     assert ": last error http_503: no" in before
     assert "requeue with: sendonce dead-letters requeue 1 --reason TEXT\n" in before
-    assert "generation 1 after it is delivery 2, Pending: sendonce explain delivery:2" in old
+    assert "generation 1 after it is delivery 2, Pending\n" in old
+    assert "see generation 1 with: sendonce explain delivery:2\n" in old
     assert "requeue with" not in old
     assert "delivery 2 to null:a, generation 1: Pending" in new
     assert "generation 0 before it is delivery 1, DeadLettered" in new
@@ -219,7 +223,7 @@ def test_explain_tells_who_put_it_in_doubt(cli: Cli) -> None:
     before = explained(cli, "1")
     cli.attempt(Unknown("held"), policy=Policy(if_unsure=IfUnsure.HOLD))
 
-    sentence = "it may have been sent: a person put all that was open in doubt (sendonce doubt --open)"
+    sentence = "it may have been sent: a person put all that was open in doubt"
     assert sentence in before
     assert sentence in explained(cli, "1")
 
@@ -247,7 +251,8 @@ def test_paused_subscription_holds_it_back(cli: Cli, parked: bool) -> None:
     text = explained(cli, "1")
 
     assert "delivery 1 to null:hook, for subscription 1: Pending" in text
-    assert "waits: subscription 1 is paused (they asked); resume it with: sendonce subscriptions resume 1" in text
+    assert "→ waits: subscription 1 is paused (they asked)\n" in text
+    assert "→ resume it with: sendonce subscriptions resume 1\n" in text
 
 
 def test_removed_subscription_ends_it(cli: Cli) -> None:
@@ -273,7 +278,8 @@ def test_stop_holds_it_back(cli: Cli, scope: list[str], parked: bool) -> None:
 
     spelled = " ".join(scope)
     assert f"held back by stop {spelled} since 20" in text
-    assert f"by ada (outage); resume with: sendonce resume {spelled}" in text
+    assert "by ada (outage)\n" in text
+    assert f"→ resume with: sendonce resume {spelled}\n" in text
 
 
 def test_explain_tells_of_a_late_answer(cli: Cli) -> None:

@@ -65,7 +65,9 @@ def test_explain_tells_what_became_of_a_message(cli: Cli, database: Database) ->
     assert "it came again 1 time" in said
     assert f"sendonce inbox retry {row_id} --reason TEXT" in said
     assert cli("explain", "payment-7").out == said
-    assert cli("explain", "message:payment-7", "--json").json["sentences"] == said.splitlines()
+    told = cli("explain", "message:payment-7", "--json").json
+    assert [each["verb"] for each in told["advice"]] == ["retry_messages"]
+    assert "; ".join([*told["sentences"][-1:], "try it again with"]) in said
     assert cli("explain", "message:other").code == 1
 
 

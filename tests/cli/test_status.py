@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sendonce.admin.status import alert_sentence, room_sentence, warnings
+from sendonce.cli.advice import remark_line
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.store.records import COUNT_CAP, AlertRow, InboxCounts, Room, Status, StopRow, WorkerRow
 from tests.cli.test_explain import park
@@ -64,16 +65,16 @@ def test_status_counts_everything(cli: Cli) -> None:
 
 
 def test_status_warns_of_work_without_a_worker() -> None:
-    assert warnings(status(due=14, waiting=200)) == [
+    assert [remark_line(each) for each in warnings(status(due=14, waiting=200))] == [
         "14 deliveries are due, the oldest for 3m 20s, and no worker is alive; start one with: sendonce worker"
     ]
-    assert warnings(status(due=1))[0].startswith("1 delivery is due")
+    assert warnings(status(due=1))[0].sentence.startswith("1 delivery is due")
 
 
 def test_status_warns_of_a_consumer_that_nobody_runs() -> None:
     late = InboxCounts(waiting=3, oldest_due_at=NOW - timedelta(minutes=2), late_consumer="wallet")
 
-    assert warnings(replace(status(due=0), inbox=late)) == [
+    assert [remark_line(each) for each in warnings(replace(status(due=0), inbox=late))] == [
         "a message has been due at consumer wallet for 2m, and nobody handles it;"
         " start it with: sendonce consume wallet"
     ]
@@ -82,7 +83,7 @@ def test_status_warns_of_a_consumer_that_nobody_runs() -> None:
 
 
 def test_workers_without_progress_are_a_warning() -> None:
-    assert "no worker has made progress for 10m" in warnings(status(waiting=600, progressed=600))[0]
+    assert "no worker has made progress for 10m" in warnings(status(waiting=600, progressed=600))[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_status_says_what_no_live_worker_serves() -> None:
     )
     found = replace(status(due=0), rooms=rooms)
 
-    assert warnings(found) == [
+    assert [each.sentence for each in warnings(found)] == [
         "12 wait for sms:, which no live worker serves; it goes out when one that has this channel is started",
         "1 waits for https://runner.example/jobs/ (subscriptions), which no live worker serves; it goes out when one"
         " that has this channel is started",

@@ -62,7 +62,8 @@ def test_verify_says_what_is_wrong_with_its_id_and_what_to_do(worked: Cli) -> No
     assert ran.out.splitlines() == [
         "wrong: dead_letters (1): it was given up and has no dead letter, or has one and was not given up",
         "  delivery: 3",
-        "  to do: nobody would see that it failed; look with: sendonce explain 3, and requeue it or publish it again",
+        "  to do: nobody would see that it failed; requeue it or publish it again;"
+        " look with: sendonce explain delivery:3",
         "looked at 3 events, 4 deliveries, 0 leases, 0 requests, 0 operations, 0 messages: "
         "1 of the checks found something",
     ]

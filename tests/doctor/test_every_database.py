@@ -126,7 +126,7 @@ def test_retention_that_is_behind_is_said(database: Database) -> None:
     assert found.sentence == (
         "retention is behind: payloads should go after 30d, and some may have been due for that for 2d"
     )
-    assert "sendonce prune" in found.to_do
+    assert [each.verb for each in found.advice] == ["prune"]
 
 
 def test_scheduled_work_is_not_reported(database: Database) -> None:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from sendonce.admin import doctor
+from sendonce.admin.advice import MIGRATE
 from sendonce.admin.doctor import Level, examine
 from sendonce.store.postgres import grants
 from tests.crash.clocks import MovedClock
@@ -265,7 +266,7 @@ def test_database_without_our_tables_is_said(own_server: tuple[Server, str]) -> 
 
     found = examined(PostgresDatabase(server.dsn("postgres")))
 
-    assert {name: each.to_do for name, each in found.items()} == {"schema": "run: sendonce migrate"}
+    assert {name: each.advice for name, each in found.items()} == {"schema": (MIGRATE,)}
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(3630, "behind"), (-3630, "ahead of")])

@@ -583,9 +583,13 @@ async def test_dead_letter_from_before_a_loss_takes_a_decision_to_resend(
         assert (done.affected, done.skipped) == (0, 1)
         planned = await plan(store, kind, Filter())
         assert (planned.matching, planned.may_have_arrived) == (1, 1)
-    told = "\n".join((await explain(store, f"delivery:{old}")).sentences)
-    assert "it may have been sent since then: this database has lost commits" in told
-    assert f"requeue {letter.id} --reason TEXT --even-if-sent" in told
+    told = await explain(store, f"delivery:{old}")
+    assert "it may have been sent since then: this database has lost commits" in "\n".join(told.sentences)
+    assert [(each.verb, each.id, dict(each.given)) for each in told.advice] == [
+        ("correct", letter.id, {}),
+        ("attest", letter.id, {}),
+        ("requeue", letter.id, {"even_if_sent": True}),
+    ]
 
     [letter] = await store.dead_letters(Filter())
     assert letter.in_doubt

@@ -1,7 +1,8 @@
 """The checks of `sendonce verify`: what each looks through, what is wrong when it finds something, and what to do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sendonce.admin.advice import Advice
 from sendonce.store.verifying import ROUTED, Walk
 
 
@@ -9,17 +10,20 @@ from sendonce.store.verifying import ROUTED, Walk
 class Check:
     """One rule that holds for every row. `walk` is None for what is looked at once, as a whole.
 
-    `of` is what the ids that it finds are ids of.
+    `of` is what the ids that it finds are ids of; FOUND stands in the advice for the first of them.
     """
 
     name: str
     walk: Walk | None
     of: str
     wrong: str
-    to_do: str
+    to_do: str = ""
+    advice: tuple[Advice, ...] = ()
 
 
-_EXPLAIN = "look with: sendonce explain {id}"
+FOUND = 0
+_EXPLAIN = Advice(verb="explain", why="look with", id=FOUND)
+_CANCEL = Advice(verb="cancel", why="cancel it with", id=FOUND, needs=("reason",))
 _RESTORE = "it was changed past sendonce; compare it with a backup"
 _REQUEUE = f"{_RESTORE}, and requeue or cancel what should not be as it is"
 
@@ -74,7 +78,8 @@ CHECKS = (
         Walk.DELIVERIES,
         "delivery",
         "its event is missing, so that there is nothing to send",
-        f"{_RESTORE}; cancel it if it is open: sendonce cancel {{id}}",
+        _RESTORE,
+        (replace(_CANCEL, why="cancel it if it is open"),),
     ),
     Check(
         "content",
@@ -95,7 +100,8 @@ CHECKS = (
         Walk.DELIVERIES,
         "delivery",
         "its attempts are not as many as it counts, have a gap, or are open when it is not",
-        f"{_EXPLAIN}; {_RESTORE}",
+        _RESTORE,
+        (_EXPLAIN,),
     ),
     Check(
         "leased",
@@ -110,36 +116,39 @@ CHECKS = (
         Walk.DELIVERIES,
         "delivery",
         "it is open and has neither a due time nor a reason to wait, or has one although it is not waiting",
-        f"{_EXPLAIN}; {_REQUEUE}",
+        _REQUEUE,
+        (_EXPLAIN,),
     ),
     Check(
         "parked",
         Walk.DELIVERIES,
         "delivery",
         "it is parked on something that is not there, so that nothing will ever let it go",
-        "stop and resume what it names (sendonce stop, sendonce resume; sendonce subscriptions pause, resume): "
-        "that lets everything go that waits for it",
+        "stop and resume what it names, or pause and resume that subscription: that lets everything go that waits for "
+        "it",
     ),
     Check(
         "expired",
         Walk.DELIVERIES,
         "delivery",
         "it waits for an attempt long after its deadline",
-        "cancel it with: sendonce cancel {id}",
+        advice=(_CANCEL,),
     ),
     Check(
         "generations",
         Walk.DELIVERIES,
         "delivery",
         "the generation before it is missing or still open: the same may be sent twice at once",
-        f"{_EXPLAIN}; {_REQUEUE}",
+        _REQUEUE,
+        (_EXPLAIN,),
     ),
     Check(
         "dead_letters",
         Walk.DELIVERIES,
         "delivery",
         "it was given up and has no dead letter, or has one and was not given up",
-        f"nobody would see that it failed; {_EXPLAIN}, and requeue it or publish it again",
+        "nobody would see that it failed; requeue it or publish it again",
+        (_EXPLAIN,),
     ),
     Check(
         "decided",
@@ -147,21 +156,31 @@ CHECKS = (
         "delivery",
         "its dead letter is closed as requeued, attested or corrected and nothing came after it, or is open although "
         "something did",
-        f"{_EXPLAIN}; if it never arrived: sendonce replay {{id}} --reason TEXT",
+        advice=(_EXPLAIN, Advice(verb="replay", why="if it never arrived", id=FOUND, needs=("reason",))),
     ),
     Check(
         "corrections",
         Walk.DELIVERIES,
         "delivery",
         "it goes instead of another that is missing or was not given up, or is itself missing",
-        f"{_EXPLAIN}; {_REQUEUE}",
+        _REQUEUE,
+        (_EXPLAIN,),
     ),
     Check(
         "outcomes",
         Walk.DELIVERIES,
         "delivery",
         "its state is not what its last attempt came to",
-        f"{_EXPLAIN}; if it says Completed and the receiver does not have it: sendonce replay {{id}} --reason TEXT",
+        advice=(
+            _EXPLAIN,
+            Advice(
+                verb="replay",
+                why="if it says Completed and the receiver does not have it",
+                id=FOUND,
+                given={"even_if_sent": True},
+                needs=("reason",),
+            ),
+        ),
     ),
     Check(
         "ended",
@@ -175,21 +194,23 @@ CHECKS = (
         Walk.DELIVERIES,
         "delivery",
         "it may have been sent and does not say so, or says so although it was delivered",
-        "if it is open, put it in doubt before it is sent again: sendonce doubt --open",
+        advice=(Advice(verb="doubt", why="if it is open, put it in doubt before it is sent again", needs=("reason",)),),
     ),
     Check(
         "ids",
         Walk.DELIVERIES,
         "delivery",
         "it does not have the id that the other side has given it",
-        f"a look-up would ask for the wrong one; {_EXPLAIN}; {_RESTORE}",
+        f"a look-up would ask for the wrong one; {_RESTORE}",
+        (_EXPLAIN,),
     ),
     Check(
         "tokens",
         Walk.DELIVERIES,
         "delivery",
         "another delivery has the same token: a receiver that deduplicates drops one of the two",
-        "look at both with: sendonce explain {id}; publish what was dropped again under a new key",
+        "publish what was dropped again under a new key",
+        (replace(_EXPLAIN, why="look at both with"),),
     ),
     COUNTERS,
     Check(
@@ -232,7 +253,10 @@ CHECKS = (
         Walk.OPERATIONS,
         "operation",
         "it is half done, and nobody has moved it for an hour",
-        "go on with: sendonce operations resume {id}; or end it: sendonce operations cancel {id}",
+        advice=(
+            Advice(verb="resume_operation", why="go on with", id=FOUND),
+            Advice(verb="cancel_operation", why="or end it", id=FOUND),
+        ),
     ),
     Check(
         "handled",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from sendonce.admin.advice import GO_ON_MIGRATING, MIGRATE, START_WORKER, Advice
 from sendonce.admin.status import DUE_FOR_LONG, late_message
 from sendonce.admin.text import counted, listed, missing_tables, one_line
 from sendonce.domain.durations import format_duration
@@ -25,12 +26,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One look at one thing. `to_do` is empty where nothing is to be done."""
+    """One look at one thing. `to_do` and `advice` are empty where nothing is to be done."""
 
     name: str
     level: Level
     sentence: str
     to_do: str = ""
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ def ok(name: str, sentence: str) -> Diagnosis:
     return Diagnosis(name, Level.OK, sentence)
 
 
-def warning(name: str, sentence: str, to_do: str) -> Diagnosis:
-    return Diagnosis(name, Level.WARNING, sentence, to_do)
+def warning(name: str, sentence: str, to_do: str = "", *advice: Advice) -> Diagnosis:
+    return Diagnosis(name, Level.WARNING, sentence, to_do, advice)
 
 
-def problem(name: str, sentence: str, to_do: str) -> Diagnosis:
-    return Diagnosis(name, Level.PROBLEM, sentence, to_do)
+def problem(name: str, sentence: str, to_do: str = "", *advice: Advice) -> Diagnosis:
+    return Diagnosis(name, Level.PROBLEM, sentence, to_do, advice)
 
 
 def of_every_database(examined: Examined, limits: Limits) -> Iterator[Diagnosis]:
@@ -91,11 +93,12 @@ def _schema(examined: Examined) -> Diagnosis:
         return problem("schema", "which schema this is cannot be read", "see what is wrong below")
     if version == 0:
         elsewhere = "" if isinstance(examined, ExaminedSqlite) else ", or not where this role looks for them"
-        return problem("schema", f"there are no sendonce tables{elsewhere}", "run: sendonce migrate")
+        return problem("schema", f"there are no sendonce tables{elsewhere}", "", MIGRATE)
     if examined.missing_tables:
-        return problem("schema", *missing_tables(list(examined.missing_tables)).split("; ", 1))
+        said, _, to_do = missing_tables(list(examined.missing_tables)).partition("; ")
+        return problem("schema", said, to_do)
     if version < known:
-        return problem("schema", f"the schema is {version}, and this program needs {known}", "run: sendonce migrate")
+        return problem("schema", f"the schema is {version}, and this program needs {known}", "", MIGRATE)
     if version > known + 1:
         return problem("schema", f"the schema is {version}, too new for this program", "install a newer sendonce")
     if version > known:
@@ -120,8 +123,9 @@ def _clock(ahead: float) -> Diagnosis:
 def _rules(work: Work) -> Diagnosis:
     if not work.broken_rules:
         return ok("rules", "every trigger, index and constraint of the schema is there and acts")
-    to_do = "; ".join([*(each.to_do for each in work.broken_rules[:_SHOWN]), "then run: sendonce verify"])
-    return problem("rules", shown(str(each) for each in work.broken_rules), to_do)
+    to_do = "; ".join(each.to_do for each in work.broken_rules[:_SHOWN])
+    then = Advice(verb="verify", why="then run")
+    return problem("rules", shown(str(each) for each in work.broken_rules), to_do, then)
 
 
 def _backfill(work: Work) -> Diagnosis:
@@ -129,7 +133,7 @@ def _backfill(work: Work) -> Diagnosis:
     if not open_ones:
         return ok("back-fill", "what was there when the tables were migrated is filled in")
     said = listed([f"{each.migration} has come to {each.done:,} of {each.bound:,}" for each in open_ones])
-    return warning("back-fill", f"an upgrade is not finished: {said}", "go on with: sendonce migrate")
+    return warning("back-fill", f"an upgrade is not finished: {said}", "", GO_ON_MIGRATING)
 
 
 def _workers(work: Work) -> Diagnosis:
@@ -138,7 +142,7 @@ def _workers(work: Work) -> Diagnosis:
         return ok("workers", f"{counted(len(work.workers), 'worker')} alive")
     if waiting >= DUE_FOR_LONG:
         said = f"no worker is alive, and work has been due for {format_duration(waiting)}"
-        return problem("workers", said, "start one with: sendonce worker")
+        return problem("workers", said, "", START_WORKER)
     return ok("workers", "no worker is alive, and nothing has been due for long")
 
 
@@ -185,16 +189,17 @@ def _retention(work: Work, limits: Limits) -> Diagnosis:
         return ok("retention", "what has been kept long enough goes within a day")
     kept, late = format_duration(limits.retention[part]), format_duration(behind[part])
     said = f"retention is behind: {part} should go after {kept}, and some may have been due for that for {late}"
-    to_do = "let a worker run all the time; if one does, it cannot keep up: run sendonce prune in quiet hours"
-    return warning("retention", said, to_do)
+    to_do = "let a worker run all the time"
+    prune = Advice(verb="prune", why="if one does, it cannot keep up; in quiet hours, run", needs=("reason",))
+    return warning("retention", said, to_do, prune)
 
 
 def _inbox(work: Work) -> Diagnosis:
     if late := late_message(work.inbox, work.now):
-        return problem("inbox", *late)
+        return problem("inbox", late.sentence, "", *late.advice)
     if work.inbox.dead:
         said = f"{counted(work.inbox.dead, 'message')} that came in were given up and wait for a person"
-        return warning("inbox", said, "see: sendonce inbox list --dead")
+        return warning("inbox", said, "", Advice(verb="messages", why="see", given={"dead": True}))
     return ok("inbox", "no message that came in is late or waits for a person")
 
 
@@ -346,9 +351,8 @@ def _rights(examined: ExaminedPostgres) -> Iterator[Diagnosis]:
     roles = sorted({right.role for right in examined.missing_rights})
     for role in roles:
         lacks = [f"{each.privilege} on {each.object}" for each in examined.missing_rights if each.role == role]
-        yield problem(
-            "rights", f"role {role} lacks {shown(lacks)}", "grant it: sendonce grants --sql prints the rights"
-        )
+        grants = Advice(verb="grants_sql", why="grant what this prints")
+        yield problem("rights", f"role {role} lacks {shown(lacks)}", "", grants)
     if examined.strangers:
         said = (
             f"{shown(examined.strangers)} may create functions in schema {examined.schema}: what is planted there can"
@@ -408,7 +412,8 @@ def _journal(examined: ExaminedSqlite) -> Diagnosis:
 def _integrity(examined: ExaminedSqlite) -> Diagnosis:
     if examined.damage:
         said = f"the file is damaged: {shown(one_line(each, 100) for each in examined.damage)}"
-        return problem("integrity", said, "stop the workers and restore a backup; then run: sendonce doubt --open")
+        doubt = Advice(verb="doubt", why="then run", needs=("reason",))
+        return problem("integrity", said, "stop the workers and restore a backup", doubt)
     if not examined.was_checked:
         return warning(
             "integrity", "the file is too large to look at all of it here", "run: sqlite3 FILE 'pragma quick_check'"
@@ -428,7 +433,7 @@ def _space(examined: ExaminedSqlite) -> Diagnosis:
     if examined.free_space < NO_SPACE:
         return problem("space", said, "make room: when it is full nothing can be recorded")
     if examined.free_space < LITTLE_SPACE:
-        return warning("space", said, "make room, or run: sendonce prune")
+        return warning("space", said, "make room", Advice(verb="prune", why="or run", needs=("reason",)))
     return ok("space", said)
 
 

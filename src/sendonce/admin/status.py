@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from sendonce.admin.advice import GO_ON_MIGRATING, START_WORKER, Advice, Remark
 from sendonce.admin.stops import spelled
 from sendonce.admin.subscriptions import HeldBack
 from sendonce.admin.text import ago, counted, dated, one_line, until
@@ -59,24 +60,26 @@ DUE_FOR_LONG = timedelta(seconds=30)
 STALLED_AFTER = timedelta(minutes=5)
 
 
-def warnings(status: Status) -> list[str]:
+def warnings(status: Status) -> list[Remark]:
     """What needs a person: work that is due for long while nobody does it, nobody gets it done, or nobody serves it."""
-    unserved = [room_sentence(room, status.now) for room in status.rooms if not room.is_served]
+    unserved = [Remark(room_sentence(room, status.now)) for room in status.rooms if not room.is_served]
     late = late_message(status.inbox, status.now)
-    return [*_due_for_long(status), *unserved, *(["; ".join(late)] if late else [])]
+    return [*_due_for_long(status), *unserved, *([late] if late else [])]
 
 
-def late_message(inbox: InboxCounts, now: datetime) -> tuple[str, str] | None:
+def late_message(inbox: InboxCounts, now: datetime) -> Remark | None:
     """What is wrong, and what to do, when a consumer is run by nobody: who runs looks every second for what is due."""
     waiting = timedelta(0) if inbox.oldest_due_at is None else now - inbox.oldest_due_at
     if waiting < DUE_FOR_LONG:
         return None
-    consumer = one_line(inbox.late_consumer or "")
-    said = f"a message has been due at consumer {consumer} for {format_duration(waiting)}, and nobody handles it"
-    return said, f"start it with: sendonce consume {consumer}"
+    consumer = inbox.late_consumer or ""
+    said = (
+        f"a message has been due at consumer {one_line(consumer)} for {format_duration(waiting)}, and nobody handles it"
+    )
+    return Remark(said, (Advice(verb="consume", why="start it with", id=consumer, of="consumer"),))
 
 
-def _due_for_long(status: Status) -> list[str]:
+def _due_for_long(status: Status) -> list[Remark]:
     if status.oldest_due_at is None or status.due == 0:
         return []
     waiting = status.now - status.oldest_due_at
@@ -85,11 +88,12 @@ def _due_for_long(status: Status) -> list[str]:
     verb = "is" if status.due == 1 else "are"
     due = f"{counted(status.due, 'delivery', 'deliveries')} {verb} due, the oldest for {format_duration(waiting)}"
     if not status.workers:
-        return [f"{due}, and no worker is alive; start one with: sendonce worker"]
+        return [Remark(f"{due}, and no worker is alive", (START_WORKER,))]
     progressed = [each.progressed_at or each.started_at for each in status.workers]
     idle = status.now - max(progressed)
     if idle >= STALLED_AFTER:
-        return [f"{due}, and no worker has made progress for {format_duration(idle)}; look at the workers' logs"]
+        said = f"{due}, and no worker has made progress for {format_duration(idle)}; look at the workers' logs"
+        return [Remark(said)]
     return []
 
 
@@ -103,28 +107,30 @@ def alert_sentence(alert: AlertRow, status: Status) -> str:
     return f"{one_line(alert.name)} since {since}, told {told}: {one_line(alert.message)}{stale}"
 
 
-def held_sentence(held: HeldBack) -> str:
-    """12 wait for subscription 42, which is paused (maintenance); go on with: sendonce subscriptions resume 42."""
+def held_remark(held: HeldBack) -> Remark:
+    """12 wait for subscription 42, which is paused (maintenance)."""
     row = held.subscription
     why = f" ({one_line(row.state_reason)})" if row.state_reason else ""
     amount = f"{ROOM_CAP:,} or more wait" if held.waiting >= ROOM_CAP else counted(held.waiting, "waits", "wait")
-    go_on = f"go on with: sendonce subscriptions resume {row.id}"
-    return f"{amount} for subscription {row.id}, which is {row.state}{why}; {go_on}"
+    go_on = Advice(verb="resume_subscription", why="go on with", id=row.id, of="subscription")
+    return Remark(f"{amount} for subscription {row.id}, which is {row.state}{why}", (go_on,))
 
 
-def backfill_sentence(backfill: Backfill) -> str:
-    """0002_routed has come to 4,000 of 120,000; go on with: sendonce migrate."""
-    return f"{backfill.migration} has come to {backfill.done:,} of {backfill.bound:,}; go on with: sendonce migrate"
+def backfill_remark(backfill: Backfill) -> Remark:
+    """0002_routed has come to 4,000 of 120,000."""
+    said = f"{backfill.migration} has come to {backfill.done:,} of {backfill.bound:,}"
+    return Remark(said, (GO_ON_MIGRATING,))
 
 
-def loss_sentence(loss: LossRow, status: Status) -> str:
+def loss_remark(loss: LossRow, status: Status) -> Remark:
     """lost since …, noticed by host:7: 120 deliveries were put in doubt and are asked about before they are sent."""
     since = f"lost, as {one_line(loss.noticed_by)} noticed {dated(loss.noticed_at, status.now)}"
     if loss.marked_id < loss.upto_id:
-        return f"{since}; nothing is sent until what is open is put in doubt ({loss.marked_id:,} of {loss.upto_id:,})"
+        so_far = f"({loss.marked_id:,} of {loss.upto_id:,})"
+        return Remark(f"{since}; nothing is sent until what is open is put in doubt {so_far}")
     doubted = counted(loss.doubted, "delivery is", "deliveries are")
-    advice = "if you know that nothing was lost: sendonce restored --nothing-lost --reason TEXT"
-    return f"{since}; {doubted} asked about before anything is sent again; {advice}"
+    advice = Advice(verb="nothing_lost", why="if you know that nothing was lost", needs=("reason",))
+    return Remark(f"{since}; {doubted} asked about before anything is sent again", (advice,))
 
 
 def stop_sentence(stop: StopRow, status: Status) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sendonce.admin import dead_letters
-from sendonce.admin.explain import explain_to_tenant
+from sendonce.admin.explain import TenantExplanation, explain_to_tenant
 from sendonce.admin.explain.snapshot import attempt_for_tenant, dead_letter_for_tenant
 from sendonce.admin.scoped import Scoped
 from sendonce.admin.session import sync
@@ -215,9 +215,11 @@ class TenantAdmin(
 
     tenant: str = field(kw_only=True)
 
-    async def aexplain(self, delivery_id: int) -> tuple[str, ...]:
-        """Explain why a delivery is where it is, in sentences: nothing about others or who runs the service."""
-        return await explain_to_tenant(await self._store(), await self._owned_delivery(delivery_id))
+    async def aexplain(self, delivery_id: int) -> TenantExplanation:
+        """Explain why a delivery is where it is, and what you can do: nothing about others or who runs the service."""
+        told = await explain_to_tenant(await self._store(), await self._owned_delivery(delivery_id))
+        advice = tuple(each for each in told.advice if hasattr(type(self), each.verb))
+        return TenantExplanation(sentences=told.sentences, advice=advice)
 
     explain = sync(aexplain)
 

@@ -7,10 +7,11 @@ after a while before it is believed.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from sendonce.admin.checks import CHECKS, COUNTERS, RULES, Check
+from sendonce.admin.advice import Advice
+from sendonce.admin.checks import CHECKS, COUNTERS, FOUND, RULES, Check
 from sendonce.admin.text import counted, missing_tables
 from sendonce.errors import StoreError
 from sendonce.store.verifying import Inspected, Tally, Times, VerifyFacts, VerifyStore, Walk
@@ -79,7 +80,14 @@ class Finding:
 
     @property
     def to_do(self) -> str:
-        return "; ".join([*self.mends, self.check.to_do.replace("{id}", str(self.found[0]))])
+        return "; ".join([*self.mends, *([self.check.to_do] if self.check.to_do else [])])
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        return tuple(
+            replace(each, id=self.found[0], of=self.check.of) if each.id == FOUND else each
+            for each in self.check.advice
+        )
 
 
 @dataclass(slots=True)

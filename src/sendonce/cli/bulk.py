@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.text import counted
 from sendonce.cli import options
+from sendonce.cli.advice import spelled
 from sendonce.cli.output import fields_of, say, say_all, warn
 from sendonce.cli.parser import Parser, WrongUse
 from sendonce.cli.prompt import Bar, agrees_by_number, check_terminal, progress
@@ -156,7 +158,7 @@ async def drive(admin: "Admin", operation: OperationRow) -> OperationRow:
         return await admin.arun_operation(operation.id, on_progress=show)
     except asyncio.CancelledError:
         await admin.apause_operation(operation.id, reason="interrupted")
-        warn(f"operation {operation.id} is paused; go on with: sendonce operations resume {operation.id}")
+        warn(f"operation {operation.id} is paused; {spelled(go_on_with(operation))}")
         raise
     finally:
         progress("")
@@ -180,6 +182,10 @@ def reopened_lines(reopened: "list[Reopened]") -> Iterator[str]:
         )
 
 
+def go_on_with(operation: OperationRow) -> Advice:
+    return Advice(verb="resume_operation", why="go on with", id=operation.id, of="operation")
+
+
 def outcome_lines(operation: OperationRow) -> Iterator[str]:
     """Say what has become of an operation."""
     noun = ("dead letter", "dead letters") if operation.kind in OF_LETTERS else ("delivery", "deliveries")
@@ -188,7 +194,7 @@ def outcome_lines(operation: OperationRow) -> Iterator[str]:
         sent = "" if operation.kind in SENDS_NOTHING else "may have arrived, has nothing to send any more, or "
         yield f"skipped is what {sent}has changed meanwhile"
     if operation.state == PAUSED:
-        yield f"it was paused; go on with: sendonce operations resume {operation.id}"
+        yield f"it was paused; {spelled(go_on_with(operation))}"
     elif operation.state != DONE:
         yield f"it was {operation.state} before its end"
 

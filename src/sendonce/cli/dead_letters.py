@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.dead_letters import Attested, Reopened, check_open
+from sendonce.cli.advice import spelled
 from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
 from sendonce.cli.options import (
     BEFORE,
@@ -134,7 +136,7 @@ async def show_letter(admin: "Admin", id: int) -> DeadLetterRow:
 @show_letter.text
 def _(letter: DeadLetterRow) -> Iterator[str]:
     yield from field_lines([(each.name, getattr(letter, each.name)) for each in fields(letter)], now())
-    yield f"in plain words: sendonce explain delivery:{letter.delivery_id}"
+    yield spelled(Advice(verb="explain", why="in plain words", id=letter.delivery_id, of="delivery"))
 
 
 @verb(

@@ -6,7 +6,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.text import one_line
+from sendonce.cli.advice import spelled
 from sendonce.cli.bulk import Bulk, reopened_lines, run_bulk, selection, tell_bulk
 from sendonce.cli.options import (
     DESTINATION,
@@ -98,7 +100,7 @@ def _(shown: _Delivery) -> Iterator[Line]:
             yield from field_lines(
                 [("error_message", each.error_message), ("response", each.response)], at, indent="  "
             )
-    yield f"in plain words: sendonce explain delivery:{delivery.id}"
+    yield spelled(Advice(verb="explain", why="in plain words", id=delivery.id, of="delivery"))
 
 
 def _attempts(attempts: Sequence[AttemptRow], at: datetime) -> Table:

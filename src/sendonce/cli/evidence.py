@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.evidence import Imported
 from sendonce.admin.text import counted
 from sendonce.cli import options
+from sendonce.cli.advice import spelled
 from sendonce.cli.context import configured
 from sendonce.cli.options import OPERATOR, read_file
 from sendonce.cli.output import fields_of
@@ -79,7 +81,7 @@ def _(weighed: "Weighed") -> Iterator[str]:
     again = " (it had come in before)" if weighed.is_repeat else ""
     yield f"it {_DONE[weighed.effect]}{again}"
     if weighed.delivery_id is not None:
-        yield f"look at it with: sendonce explain delivery:{weighed.delivery_id}"
+        yield spelled(Advice(verb="explain", why="look at it with", id=weighed.delivery_id, of="delivery"))
 
 
 @add.code

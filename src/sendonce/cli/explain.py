@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.explain import EventStory, Explanation
 from sendonce.admin.explain.sentences import Story
+from sendonce.cli.advice import document, remark_line, spelled
 from sendonce.cli.output import fields_of, paint
 from sendonce.cli.verbs import argument, verb
 
@@ -31,14 +33,16 @@ async def explain(admin: "Admin", wanted: str) -> Explanation:
 
 @explain.json
 def _(explanation: Explanation) -> object:
-    return {"sentences": explanation.sentences, **fields_of(explanation, without=_CONTENT)}
+    advice = [document(each) for each in explanation.advice]
+    return {"sentences": explanation.sentences, "advice": advice, **fields_of(explanation, without=_CONTENT)}
 
 
 @explain.text
 def _(explanation: Explanation) -> Iterator[str]:
     for note in explanation.notes:
         yield paint(note, "yellow")
-    yield from explanation.messages
+    yield from (paint(spelled(each), "yellow") for each in explanation.otherwise)
+    yield from (remark_line(each) for each in explanation.messages)
     for position, each in enumerate(explanation.events):
         if position:
             yield ""
@@ -55,7 +59,7 @@ def _event(told: EventStory) -> Iterator[str]:
         yield from _delivery(story)
     if told.untold:
         yield ""
-        yield f"and {told.untold} more: sendonce events show {told.event.id}"
+        yield spelled(Advice(verb="event", why=f"and {told.untold} more", id=told.event.id, of="event"))
 
 
 def _delivery(story: Story) -> Iterator[str]:
@@ -65,5 +69,6 @@ def _delivery(story: Story) -> Iterator[str]:
     yield from (f"  {line}" for line in (*story.attempts, *story.generations))
     yield from (f"  finding: {line}" for line in story.findings)
     yield from (f"  evidence: {line}" for line in story.evidence)
-    yield from (f"  {paint('→', 'green')} {line}" for line in story.whereabouts)
+    next_steps = (*story.whereabouts, *(spelled(each) for each in story.advice))
+    yield from (f"  {paint('→', 'green')} {line}" for line in next_steps)
     yield f"  {paint(f'token {story.known.token}', 'dim')}"

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
+from sendonce.cli.advice import spelled
 from sendonce.cli.options import OPERATOR, PAGE, STATUS, WHY_REQUIRED, id_of, older_than, row_id
 from sendonce.cli.output import Line
 from sendonce.cli.tables import Cell, Table, field_lines, listed, now, older, when
@@ -111,7 +113,7 @@ def _(shown: Shown) -> Iterator[str]:
         again = f", and {receipt.duplicates} duplicates were recognised" if receipt.duplicates else ""
         yield f"handled by {receipt.consumer}{again}"
     if shown.message.message_id is not None:
-        yield f"in plain words: sendonce explain message:{shown.message.message_id}"
+        yield spelled(Advice(verb="explain", why="in plain words", id=shown.message.message_id, of="message"))
 
 
 @verb(

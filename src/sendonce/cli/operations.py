@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from sendonce.cli.bulk import drive, operation_document, outcome_lines
+from sendonce.cli.advice import spelled
+from sendonce.cli.bulk import drive, go_on_with, operation_document, outcome_lines
 from sendonce.cli.options import OPERATOR, PAGE, WHY, id_of, operation_state
 from sendonce.cli.output import Line, fields_of
 from sendonce.cli.tables import Cell, Table, field_lines, listed, now, when
@@ -64,7 +65,7 @@ def _(operation: OperationRow) -> Iterator[str]:
     names = [field.name for field in fields(operation) if operation.filter is not None or field.name not in _WALK]
     yield from field_lines([(name, getattr(operation, name)) for name in names], now())
     if operation.state in (RUNNING, PAUSED):
-        yield f"go on with: sendonce operations resume {operation.id}"
+        yield spelled(go_on_with(operation))
 
 
 @verb("operations pause", "stop an operation by filter before its next step", _ID, WHY, OPERATOR)
@@ -74,7 +75,7 @@ async def pause(admin: "Admin", id: int, reason: str | None) -> OperationRow:
 
 @pause.text
 def _(operation: OperationRow) -> Iterator[str]:
-    yield f"operation {operation.id} is paused; go on with: sendonce operations resume {operation.id}"
+    yield f"operation {operation.id} is paused; {spelled(go_on_with(operation))}"
 
 
 @verb("operations resume", "let a paused or interrupted operation go on, here", _ID, WHY, OPERATOR)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from sendonce.admin.status import (
     alert_sentence,
-    backfill_sentence,
-    held_sentence,
-    loss_sentence,
+    backfill_remark,
+    held_remark,
+    loss_remark,
     room_sentence,
     stop_sentence,
     warnings,
 )
 from sendonce.admin.subscriptions import HeldBack
 from sendonce.admin.text import ago
+from sendonce.cli.advice import document, remark_line
 from sendonce.cli.context import database_of
 from sendonce.cli.options import duration
 from sendonce.cli.output import fields_of, paint
@@ -84,8 +85,18 @@ def _document(look: _Look) -> dict[str, object]:
     found = [
         {"id": each.subscription.id, "state": each.subscription.state, "waiting": each.waiting} for each in look.held
     ]
-    shown = fields_of(look.status)
-    return {**shown, "backfills": look.backfills, "held_back": found, "warnings": warnings(look.status)}
+    warned = warnings(look.status)
+    remarks = [*warned, *(held_remark(each) for each in look.held)]
+    remarks += [backfill_remark(each) for each in look.backfills if not each.is_finished]
+    if look.status.loss is not None:
+        remarks.append(loss_remark(look.status.loss, look.status))
+    return {
+        **fields_of(look.status),
+        "backfills": look.backfills,
+        "held_back": found,
+        "warnings": [each.sentence for each in warned],
+        "advice": [document(advice) for each in remarks for advice in each.advice],
+    }
 
 
 @status.text
@@ -96,8 +107,8 @@ def _sentences(look: _Look, args: argparse.Namespace) -> Iterator[str]:
     yield from _lines(look.status, look.held)
     for each in look.backfills:
         if not each.is_finished:
-            yield _line("back-fill", backfill_sentence(each), "yellow")
-    yield from (paint(f"warning: {sentence}", "red") for sentence in warnings(look.status))
+            yield _line("back-fill", remark_line(backfill_remark(each)), "yellow")
+    yield from (paint(f"warning: {remark_line(each)}", "red") for each in warnings(look.status))
 
 
 def _inbox(status: Status) -> Iterator[str]:
@@ -126,13 +137,13 @@ def _lines(status: Status, held: list[HeldBack]) -> Iterator[str]:
     if status.instance is not None:
         yield _line("instance", status.instance)
     if status.loss is not None:
-        yield _line("commits", loss_sentence(status.loss, status), "red")
+        yield _line("commits", remark_line(loss_remark(status.loss, status)), "red")
     for stop in status.stops:
         yield _line("stopped", stop_sentence(stop, status), "yellow")
     if not status.stops:
         yield _line("stopped", "nothing")
     for each in held:
-        yield _line("waiting", held_sentence(each), "yellow")
+        yield _line("waiting", remark_line(held_remark(each)), "yellow")
     for room in filter(lambda room: room.is_served, status.rooms):
         yield _line("waiting", room_sentence(room, status.now), "yellow" if room.breaker else None)
     for alert in status.alerts:

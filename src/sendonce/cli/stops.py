@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sendonce.admin.advice import Advice
 from sendonce.admin.stops import SCOPES, Stopped, check_scope, spelled, stop_sentence
+from sendonce.cli import advice
 from sendonce.cli.context import configured
 from sendonce.cli.options import OPERATOR, WHY, tenant
 from sendonce.cli.parser import Parser
@@ -46,7 +48,9 @@ async def stop(admin: "Admin", scope: tuple[str, str], reason: str | None) -> St
 @stop.text
 def _(stopped: Stopped) -> Iterator[str]:
     yield stop_sentence(stopped)
-    yield f"go on with: sendonce resume {spelled(stopped.scope, stopped.value)}"
+    yield advice.spelled(
+        Advice(verb="resume", why="go on with", given={"scope": stopped.scope, "value": stopped.value})
+    )
 
 
 @verb(

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sendonce.cli.advice import document, with_advice
 from sendonce.cli.context import CONFIG, configured, database_of
 from sendonce.cli.options import some_rate
-from sendonce.cli.output import paint, warn
+from sendonce.cli.output import fields_of, paint, warn
 from sendonce.cli.parser import WrongUse
 from sendonce.cli.prompt import progress
 from sendonce.cli.verbs import Arguments, argument, verb
@@ -140,7 +141,7 @@ def _lines(report: "Verified") -> Iterator[str]:
     for finding in report.findings.values():
         yield paint(f"wrong: {_sentence(finding)}", "red")
         yield f"  {finding.check.of}: {_ids(finding)}"
-        yield f"  to do: {finding.to_do}"
+        yield f"  to do: {with_advice(finding.to_do, finding.advice)}"
     for note in report.notes:
         yield f"note: {note}"
     looked = ", ".join(f"{amount:,} {walk}" for walk, amount in report.looked.items()) or "the rules"
@@ -167,6 +168,7 @@ def _document(report: "Verified") -> dict[str, object]:
                 "check": each.check.name,
                 "wrong": each.check.wrong,
                 "to_do": each.to_do,
+                "advice": [document(advice) for advice in each.advice],
                 "of": each.check.of,
                 "found": each.found,
                 "amount": each.amount,
@@ -199,14 +201,13 @@ def _(found: "list[Diagnosis]", args: argparse.Namespace) -> Iterator[str]:
     yield display_url(database_of(args))
     for each in found:
         yield f"  {paint(f'{each.level:<7}', _COLOURS[each.level])}  {each.name}: {each.sentence}"
-        if each.to_do:
-            yield f"           to do: {each.to_do}"
+        if each.to_do or each.advice:
+            yield f"           to do: {with_advice(each.to_do, each.advice)}"
 
 
 @doctor.json
 def _(found: "list[Diagnosis]") -> object:
-    rows = [{"name": each.name, "level": each.level, "sentence": each.sentence, "to_do": each.to_do} for each in found]
-    return {"rows": rows}
+    return {"rows": [{**fields_of(each), "advice": [document(advice) for advice in each.advice]} for each in found]}
 
 
 @doctor.code

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sendonce.admin.advice import Advice, Remark
 from sendonce.admin.explain.find import find
 from sendonce.admin.explain.messages import MESSAGE, message_story
 from sendonce.admin.explain.sentences import Story, tell
@@ -31,23 +32,42 @@ class EventStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The answer to `explain`: sentences and what they were made of. Holds no payload."""
+    """The answer to `explain`: sentences, what they were made of, and what can be done. Holds no payload.
+
+    `otherwise` is what else the words could mean.
+    """
 
     wanted: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    otherwise: tuple[Advice, ...] = ()
     events: tuple[EventStory, ...] = ()
-    messages: tuple[str, ...] = ()
+    messages: tuple[Remark, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """All of it as plain sentences, in order."""
-        told = [*self.notes, *self.messages]
+        told = [*self.notes, *(each.sentence for each in self.messages)]
         for each in self.events:
             told += [each.recorded, *each.gone]
             for story in each.deliveries:
                 told.append(f"delivery {story.known.delivery.id} goes {story.goes_to}")
                 told += [*story.attempts, *story.whereabouts, *story.generations, *story.findings, *story.evidence]
         return tuple(told)
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """All that a person can do about it, in the order of the sentences."""
+        stories = [story for each in self.events for story in each.deliveries]
+        groups = [self.otherwise, *(each.advice for each in self.messages), *(each.advice for each in stories)]
+        return tuple(advice for group in groups for advice in group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantExplanation:
+    """The answer to a tenant's `explain`: plain sentences, and what the tenant itself can do."""
+
+    sentences: tuple[str, ...]
+    advice: tuple[Advice, ...]
 
 
 async def explain(store: ReadStore, wanted: str) -> Explanation:
@@ -56,26 +76,26 @@ async def explain(store: ReadStore, wanted: str) -> Explanation:
     if wanted.startswith(MESSAGE):
         message_id = wanted.removeprefix(MESSAGE)
         if told := await message_story(store, message_id):
-            return Explanation(wanted=wanted, notes=(), messages=told)
+            return Explanation(wanted=wanted, messages=told)
         raise NotFound(f"no consumer has handled or kept a message {one_line(message_id)!r}")
     try:
         meant = await find(store, wanted)
     except NotFound:
         if told := await message_story(store, wanted):
-            return Explanation(wanted=wanted, notes=(), messages=told)
+            return Explanation(wanted=wanted, messages=told)
         raise
     if meant.delivery is not None:
         events = [await _of_delivery(store, meant.delivery)]
     else:
         status, namespace = await store.status(), await store.namespace()
         events = [await _told(store, status, namespace, event) for event in meant.events[:TOLD_AT_MOST]]
-    return Explanation(wanted=wanted, notes=meant.notes, events=tuple(events))
+    return Explanation(wanted=wanted, notes=meant.notes, otherwise=meant.advice, events=tuple(events))
 
 
-async def explain_to_tenant(store: ReadStore, delivery: DeliveryRow) -> tuple[str, ...]:
+async def explain_to_tenant(store: ReadStore, delivery: DeliveryRow) -> Explanation:
     """A delivery in sentences for the tenant whose it is: nothing about others, nothing about who runs the service."""
     told = await _of_delivery(store, delivery, to_tenant=True)
-    return Explanation(wanted=f"delivery:{delivery.id}", notes=(), events=(told,)).sentences
+    return Explanation(wanted=f"delivery:{delivery.id}", events=(told,))
 
 
 async def _of_delivery(store: ReadStore, delivery: DeliveryRow, *, to_tenant: bool = False) -> EventStory:

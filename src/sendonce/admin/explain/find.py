@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from sendonce.admin.stops import quoted
+from sendonce.admin.advice import Advice
 from sendonce.domain.texts import TOKEN_LENGTH
 from sendonce.errors import NotFound
 from sendonce.store.readers import ReadStore
@@ -23,6 +23,7 @@ class Meant:
     delivery: DeliveryRow | None = None
     events: tuple[EventRow, ...] = ()
     notes: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
 
 async def find(store: ReadStore, wanted: str) -> Meant:
@@ -90,15 +91,18 @@ async def _number(store: ReadStore, number: int) -> Meant | None:
     delivery, event = await store.delivery(number), await store.event(number)
     known = {delivery.event_id if delivery else None, event.id if event else None}
     keyed = [each for each in await store.events_by_key(str(number)) if each.id not in known]
-    notes = []
+    notes, advice = [], []
     if delivery and event and delivery.event_id != number:
-        notes.append(f"this is delivery {number}; for event {number} say: sendonce explain event:{number}")
+        notes.append(f"this is delivery {number}, and there is an event {number}")
+        advice.append(Advice(verb="explain", why=f"see event {number} with", id=number, of="event"))
     if keyed and (delivery or event):
-        notes.append(f"an event with the key {number} is another one: sendonce explain {quoted(f'key:{number}')}")
+        notes.append(f"an event with the key {number} is another one")
+        advice.append(Advice(verb="explain", why=f"see the key {number} with", id=number, of="key"))
     if delivery:
-        return Meant(delivery=delivery, notes=tuple(notes))
+        return Meant(delivery=delivery, notes=tuple(notes), advice=tuple(advice))
     if event:
-        return Meant(events=(event,), notes=(f"there is no delivery {number}; this is event {number}", *notes))
+        notes = [f"there is no delivery {number}; this is event {number}", *notes]
+        return Meant(events=(event,), notes=tuple(notes), advice=tuple(advice))
     return Meant(events=tuple(keyed)) if keyed else None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from sendonce.admin.advice import Advice, Remark
 from sendonce.admin.text import counted, dated, one_line, ordinal
 from sendonce.domain.deliveries import DeliveryState
 from sendonce.store.inbox import MessageFilter, MessageRow, ReceiptRow, TryRow
@@ -21,14 +22,14 @@ _REASONS = {
 }
 
 
-async def message_story(store: ReadStore, message_id: str) -> tuple[str, ...]:
+async def message_story(store: ReadStore, message_id: str) -> tuple[Remark, ...]:
     """Return sentences about the message with this id at every consumer; none when nobody knows it."""
     receipts = await store.receipts_of(message_id)
     rows = await store.messages(MessageFilter(message_id=message_id, limit=TOLD_AT_MOST))
     if not receipts and not rows:
         return ()
     now = (await store.status()).now
-    told = [_handled(each, now) for each in receipts]
+    told = [Remark(_handled(each, now)) for each in receipts]
     for row in sorted(rows, key=lambda each: (each.consumer, each.generation)):
         told += _told(row, await store.tries_of(row.id), now)
     return tuple(told)
@@ -44,13 +45,13 @@ def _handled(receipt: ReceiptRow, now: datetime) -> str:
     )
 
 
-def _told(row: MessageRow, tries: Sequence[TryRow], now: datetime) -> Iterator[str]:
+def _told(row: MessageRow, tries: Sequence[TryRow], now: datetime) -> Iterator[Remark]:
     generation = f", generation {row.generation}" if row.generation else ""
-    yield (
+    yield Remark(
         f"message {row.id} at {one_line(row.consumer)}{generation} came from {one_line(row.source)}"
         f" {dated(row.created_at, now)}; {counted(row.begun, 'try', 'tries')} begun, {row.finished} finished"
     )
-    yield from (_tried(each, now) for each in tries)
+    yield from (Remark(_tried(each, now)) for each in tries)
     yield _ending(row, now)
 
 
@@ -60,16 +61,17 @@ def _tried(tried: TryRow, now: datetime) -> str:
     return f"{ordinal(tried.number)} try {dated(tried.begun_at, now)}: {came_to}{f', {why}' if why else ''}"
 
 
-def _ending(row: MessageRow, now: datetime) -> str:
+def _ending(row: MessageRow, now: datetime) -> Remark:
     match row.status:
         case DeliveryState.COMPLETED:
-            return "it was handled"
+            return Remark("it was handled")
         case DeliveryState.IN_PROGRESS:
-            return "it is being handled; if its process dies it is tried again"
+            return Remark("it is being handled; if its process dies it is tried again")
         case DeliveryState.DEAD_LETTERED:
             why = _REASONS.get(row.reason or "", str(row.reason))
             if row.closed_at is not None:
-                return f"it was given up: {why}; {row.closed_as} by {one_line(row.closed_by or 'somebody')}"
-            return f"it was given up: {why}; try it again with: sendonce inbox retry {row.id} --reason TEXT"
+                return Remark(f"it was given up: {why}; {row.closed_as} by {one_line(row.closed_by or 'somebody')}")
+            again = Advice(verb="retry_messages", why="try it again with", id=row.id, of="message", needs=("reason",))
+            return Remark(f"it was given up: {why}", (again,))
     due = f" {dated(row.next_attempt_at, now)}" if row.next_attempt_at else ""
-    return f"it waits for its next try, due{due}"
+    return Remark(f"it waits for its next try, due{due}")

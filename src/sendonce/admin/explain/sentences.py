@@ -1,8 +1,10 @@
 """A delivery's story in plain words: every attempt, why it is where it is, and what happens next. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from sendonce.admin.advice import START_WORKER, Advice
 from sendonce.admin.explain.snapshot import Snapshot
 from sendonce.admin.status import waits_for
 from sendonce.admin.stops import spelled
@@ -13,9 +15,10 @@ from sendonce.domain.durations import format_duration
 from sendonce.domain.outcomes import FOUND
 from sendonce.store.records import ATTESTED, AttemptRow, CorrectionRow, DeadLetterRow, EvidenceRow, FindingRow
 
-BY_A_PERSON = ": a person put all that was open in doubt (sendonce doubt --open)"
+BY_A_PERSON = ": a person put all that was open in doubt"
 IN_LOST_TIME = ": this database has lost commits, and somebody may have requeued it in that time"
-NO_WORKER = "no worker is alive; start one with: sendonce worker"
+NO_WORKER = "no worker is alive"
+LETTER = "dead letter"
 
 
 def whereabouts(known: Snapshot) -> list[str]:
@@ -109,11 +112,10 @@ def _held(known: Snapshot) -> str | None:
         why = f" ({one_line(stop.reason)})" if stop.reason else ""
         named = spelled(stop.scope, stop.value)
         since = f"since {dated(stop.created_at, known.now)} by {one_line(stop.operator)}{why}"
-        return f"held back by stop {named} {since}; resume with: sendonce resume {named}"
+        return f"held back by stop {named} {since}"
     if subscription is not None and subscription.state in ("paused", "disabled"):
         why = f" ({one_line(subscription.state_reason)})" if subscription.state_reason else ""
-        command = f"; resume it with: sendonce subscriptions resume {subscription.id}"
-        return f"waits: subscription {subscription.id} is {subscription.state}{why}{known.for_operators(command)}"
+        return f"waits: subscription {subscription.id} is {subscription.state}{why}"
     return None
 
 
@@ -165,25 +167,68 @@ def _given_up(known: Snapshot) -> list[str]:
             *sentences,
             f"its dead letter {letter.id} was {letter.closed_as}{by} {dated(letter.closed_at, known.now)}",
         ]
-    if known.is_for_tenant:
-        return [*sentences, f"its dead letter {letter.id} waits for somebody to decide"]
-    return [*sentences, *_commands(known, letter)]
+    return [*sentences, f"its dead letter {letter.id} waits for somebody to decide"]
 
 
-def _commands(known: Snapshot, letter: DeadLetterRow) -> list[str]:
-    """What an operator may type for an open dead letter."""
-    sentences = []
-    requeue = f"sendonce dead-letters requeue {letter.id} --reason TEXT"
+def _advice(known: Snapshot) -> Iterator[Advice]:
+    """What a person can do about this delivery, or look at."""
+    delivery = known.delivery
+    if delivery.status.is_final:
+        yield from _decisions(known)
+    else:
+        yield from _go_on(known)
+    yield from (
+        Advice(verb="explain", id=other.id, of="delivery", why=f"see generation {other.generation} with")
+        for other in known.generations
+        if other.generation > delivery.generation
+    )
+    yield from (
+        Advice(verb="explain", id=each.delivery_id, of="delivery", why="see what goes instead with")
+        for each in known.corrections
+        if each.delivery_id != delivery.id
+    )
+
+
+def _go_on(known: Snapshot) -> Iterator[Advice]:
+    delivery, subscription, stop, lease = known.delivery, known.subscription, known.stop, known.lease
+    is_sent = delivery.status is DeliveryState.IN_PROGRESS
+    if stop is not None and not is_sent:
+        yield Advice(verb="resume", why="resume with", given={"scope": stop.scope, "value": stop.value})
+    elif subscription is not None and subscription.state in ("paused", "disabled") and not is_sent:
+        if known.is_for_tenant and subscription.tenant != delivery.tenant:
+            return
+        yield Advice(verb="resume_subscription", why="resume it with", id=subscription.id, of="subscription")
+    elif not known.has_workers:
+        taken_at = lease.expires_at if is_sent and lease is not None else delivery.next_attempt_at
+        if taken_at is not None and taken_at <= known.now:
+            yield START_WORKER
+
+
+def _decisions(known: Snapshot) -> Iterator[Advice]:
+    """What a person can decide about an open dead letter."""
+    letter = known.dead_letter
+    if letter is None or letter.closed_at is not None or known.newer is not None:
+        return
     if letter.reason is ReasonClass.REFUSED:
-        correct = f"sendonce dead-letters correct {letter.id} --reason TEXT"
-        sentences.append(f"if its address or content is wrong, correct it with: {correct}")
+        yield Advice(
+            verb="correct",
+            why="if its address is wrong, correct it with",
+            id=letter.id,
+            of=LETTER,
+            needs=("to", "reason"),
+        )
     if not letter.in_doubt:
-        return [*sentences, f"requeue with: {requeue}"]
-    return [
-        *sentences,
-        f"if you know that it arrived: sendonce dead-letters attest {letter.id} --reason TEXT",
-        f"if it did not, or may arrive twice, requeue with: {requeue} --even-if-sent",
-    ]
+        yield Advice(verb="requeue", why="requeue with", id=letter.id, of=LETTER, needs=("reason",))
+        return
+    yield Advice(verb="attest", why="if you know that it arrived", id=letter.id, of=LETTER, needs=("reason",))
+    yield Advice(
+        verb="requeue",
+        why="if it did not, or may arrive twice, requeue with",
+        id=letter.id,
+        of=LETTER,
+        given={"even_if_sent": True},
+        needs=("reason",),
+    )
 
 
 def _last_error(letter: DeadLetterRow) -> str:
@@ -202,6 +247,7 @@ class Story:
     generations: tuple[str, ...]
     findings: tuple[str, ...]
     evidence: tuple[str, ...]
+    advice: tuple[Advice, ...]
     known: Snapshot
 
 
@@ -213,6 +259,7 @@ def tell(known: Snapshot) -> Story:
         generations=(*_generations(known), *(_correction(known, each) for each in known.corrections)),
         findings=tuple(_finding(known, each) for each in known.findings if each.kind != ATTESTED),
         evidence=tuple(_evidence(known, each) for each in known.evidence),
+        advice=tuple(_advice(known)),
         known=known,
     )
 
@@ -248,10 +295,7 @@ def _generations(known: Snapshot) -> list[str]:
         if other.generation < known.delivery.generation:
             told.append(f"generation {other.generation} before it is delivery {other.id}, {other.status}")
         elif other.generation > known.delivery.generation:
-            told.append(
-                f"generation {other.generation} after it is delivery {other.id}, {other.status}"
-                + known.for_operators(f": sendonce explain delivery:{other.id}")
-            )
+            told.append(f"generation {other.generation} after it is delivery {other.id}, {other.status}")
     return told
 
 
@@ -264,9 +308,7 @@ def _correction(known: Snapshot, correction: CorrectionRow) -> str:
         before = one_line(correction.replaced_destination or "", 2000) if has_moved else "with other content"
         return f"{told}: it goes instead of delivery {correction.replaces}{' to' if has_moved else ','} {before}"
     after = f"to {one_line(correction.destination, 2000)}" if has_moved else "with other content"
-    new_id = correction.delivery_id
-    more = known.for_operators(f": sendonce explain delivery:{new_id}")
-    return f"{told}: delivery {new_id} goes instead, {after}{more}"
+    return f"{told}: delivery {correction.delivery_id} goes instead, {after}"
 
 
 _EFFECTS = {
