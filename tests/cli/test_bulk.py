@@ -152,7 +152,7 @@ def test_cancel_by_filter_gives_up_what_waits(cli: Cli) -> None:
 
     assert said.out.splitlines()[-1] == "operation 1: 2 deliveries cancelled"
     assert cli("dead-letters", "list", "--json").rows == []
-    letters = cli("dead-letters", "list", "--reason", "cancelled", "--json").rows
+    letters = cli("dead-letters", "list", "--given-up-as", "cancelled", "--json").rows
     assert {each["reason"] for each in letters} == {"cancelled"}
     assert len(letters) == 2
 

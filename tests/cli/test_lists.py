@@ -106,8 +106,8 @@ def test_events_and_dead_letters_are_filtered(cli: Cli) -> None:
     cli("cancel", "2", "--reason", "not wanted")
 
     events = [row["key"] for row in cli("events", "list", "--tenant", "acme", "--type", "order.paid", "--json").rows]
-    refused = [row["key"] for row in cli("dead-letters", "list", "--reason", "refused", "--json").rows]
-    cancelled = ("--reason", "cancelled", "--json")
+    refused = [row["key"] for row in cli("dead-letters", "list", "--given-up-as", "refused", "--json").rows]
+    cancelled = ("--given-up-as", "cancelled", "--json")
     others = [row["key"] for row in cli("dead-letters", "list", "--type", "order.paid", *cancelled).rows]
 
     assert (events, refused, others) == (["b"], ["a"], ["b"])

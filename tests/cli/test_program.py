@@ -1,6 +1,8 @@
 """Exit codes, and one sentence for whatever goes wrong."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +44,14 @@ DELIVERY = "0123456789abcdef" * 50
         (["deliveries", "show", "1.5"], "ids are whole numbers"),
         (["deliveries", "show", "9" * 30], "ids are whole numbers"),
         (["deliveries", "show", "²"], "ids are whole numbers"),
-        (["dead-letters", "list", "--reason", "bored"], "refused, exhausted, expired, in_doubt, cancelled, system"),
+        (
+            ["dead-letters", "list", "--reason", "refused"],
+            "there is no option --reason; it is called --given-up-as now",
+        ),
+        (
+            ["dead-letters", "list", "--given-up-as", "bored"],
+            "refused, exhausted, expired, in_doubt, cancelled, system",
+        ),
         (["dead-letters", "requeue", "1"], "required: --reason"),
         (["dead-letters", "requeue", "--reason", "x"], "say which ones: ids, or a filter"),
         (["dead-letters", "discard", "1", "--reason", "  "], "say why"),
@@ -126,6 +135,62 @@ def test_row_that_is_missing_is_one_sentence_and_exit_code_1(cli: Cli, arguments
     assert sentence in ran.err
     assert ran.err.startswith("sendonce: ")
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "code"),
+    [
+        (["deliveries", "show", "9"], 1, "not_found"),
+        (["dead-letters", "requeue", "9", "--reason", "x"], 1, "not_found"),
+        (["explain", "nothing-like-it"], 1, "not_found"),
+        (["resume", "--all"], 1, "not_found"),
+        (["dead-letters", "list", "--limit", "0"], 2, "wrong_use"),
+        (["subscriptions", "pause"], 2, "wrong_use"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_error_in_json_is_a_document(lite: Cli, arguments: list[str], exit_code: int, code: str) -> None:
+    ran = lite(*arguments, "--json")
+
+    error = json.loads(ran.out)["error"]
+    assert (ran.code, error["code"]) == (exit_code, code)
+    assert ran.err == f"sendonce: {error['message']}\n"
+
+
+@pytest.mark.parametrize("command", ["worker", "consume", "demo"])
+def test_json_is_refused_in_a_sentence_where_there_is_no_document(lite: Cli, command: str) -> None:
+    ran = lite(command, "--json")
+
+    assert ran.code == 2
+    assert json.loads(ran.out)["error"]["code"] == "wrong_use"
+    assert ran.err.startswith("sendonce: --json is for verbs that end with an answer; this one tells what it does")
+
+
+def test_lines_are_wrapped_at_the_width_but_when_they_are_to_be_wide(
+    lite: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lite.publish("k", "--to", f"null:{'a' * 60}")
+
+    narrow, wide = lite("verify").out, lite("verify", "--wide").out
+
+    assert " ".join(narrow.split()) == " ".join(wide.split())
+    assert len(narrow.splitlines()) > len(wide.splitlines())
+    listed, wide_list = lite("deliveries", "list").out, lite("deliveries", "list", "--wide").out
+    assert "a" * 60 in wide_list
+    assert "a" * 60 not in listed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_that_its_shell_reads(lite: Cli, shell: str) -> None:
+    ran = lite("completion", shell)
+
+    assert ran.code == 0
+    assert "dead-letters" in ran.out
+    assert "given-up-as" in ran.out
+    if program := shutil.which(shell):
+        read = subprocess.run([program, "-n"], input=ran.out, capture_output=True, text=True, check=False, timeout=60)
+        assert (read.returncode, read.stderr) == (0, "")
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sendonce.admin.explain.find import is_id
 from sendonce.admin.stops import check_destination
@@ -190,8 +190,21 @@ STATUS = argument(
     metavar="STATUS",
     help=f"only these: {', '.join(spelled_state(each) for each in DeliveryState)}",
 )
-REASON_CLASS = argument(
-    "--reason", type=reason_class, metavar="CLASS", help=f"only given up as: {', '.join(ReasonClass)}"
+
+
+def renamed(old: str, new: str) -> Arguments:
+    """Refuse an option that has another name now, and say which."""
+
+    class Renamed(argparse.Action):
+        def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+            parser.error(f"there is no option {old}; it is called {new} now")
+
+    return argument(old, dest=new.strip("-").replace("-", "_"), action=Renamed, help=argparse.SUPPRESS)
+
+
+GIVEN_UP_AS = (
+    argument("--given-up-as", type=reason_class, metavar="CLASS", help=f"only as: {', '.join(ReasonClass)}"),
+    renamed("--reason", "--given-up-as"),
 )
 EVEN_IF_SENT = argument("--even-if-sent", action="store_true", help="also what was, or may have been, sent before")
 OPERATOR = Arguments(
@@ -227,8 +240,10 @@ def older_than(what: str) -> Arguments:
 
 def wanted_of(args: argparse.Namespace) -> "Wanted":
     """Return what a list is asked for."""
-    names = ("status", "type", "destination", "tenant", "subject", "since", "reason", "before", "limit")
+    names = ("status", "type", "destination", "tenant", "subject", "since", "before", "limit")
     wanted: Wanted = {name: getattr(args, name) for name in names if hasattr(args, name)}  # type: ignore[assignment]
+    if hasattr(args, "given_up_as"):
+        wanted["reason"] = args.given_up_as
     return {**wanted, "include_cancelled": getattr(args, "cancelled", False)}
 
 

@@ -15,7 +15,7 @@ A verb's parameters are filled in by name: `admin` is the open admin API, every 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -77,6 +77,8 @@ class Verb:
         if self.has_json:
             parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
             parser.add_argument("--wide", action="store_true", help="cut and wrap nothing")
+        elif "--json" not in parser._option_string_actions:
+            parser.add_argument("--json", action=_NoJson, nargs=0, help=argparse.SUPPRESS)
         parser.set_defaults(run=self)
 
     def __call__(self, args: argparse.Namespace) -> int:
@@ -143,6 +145,13 @@ def verb(
         )
 
     return declare
+
+
+class _NoJson(argparse.Action):
+    """Refuse --json where a verb has no document to print."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        parser.error("--json is for verbs that end with an answer; this one tells what it does while it does it")
 
 
 # What the function of a verb that is awaited gets besides its arguments.

@@ -1,10 +1,11 @@
 """sendonce worker: send what is due, until told to stop."""
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sendonce.cli.context import channels_for, configured, settings_arguments, settings_for
 from sendonce.cli.daemons import log_to_stderr, run_on_best_loop
+from sendonce.cli.options import renamed
 from sendonce.cli.verbs import argument, verb
 from sendonce.config.catalogue import RENAMED, TABLES
 
@@ -26,21 +27,13 @@ def _settings() -> "list[Setting]":
     ]
 
 
-class _Renamed(argparse.Action):
-    """An option that has another name now."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
-        name = self.option_strings[0]
-        parser.error(f"there is no option {name}; it is called {RENAMED[name]} now")
-
-
 @verb(
     "worker",
     "send what is due",
     settings_arguments(_settings),
     argument("--until-idle", action="store_true", help="return when nothing is due now or in flight"),
     argument("--verbose", action="store_true", help="also log every settled batch"),
-    argument("--listen", action=_Renamed, help=argparse.SUPPRESS),
+    renamed("--listen", RENAMED["--listen"]),
     about="Sends what is due, until SIGTERM or SIGINT. Any number may run, on any number of hosts.",
     has_json=False,
 )
