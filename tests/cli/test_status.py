@@ -1,10 +1,13 @@
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sendonce import Admin
 from sendonce.admin.status import alert_sentence, room_sentence, warnings
+from sendonce.cli import status as cli_status
 from sendonce.cli.advice import remark_line
 from sendonce.domain.outcomes import Delivered, Failed, Refused, Unknown
 from sendonce.store.records import COUNT_CAP, AlertRow, InboxCounts, Room, Status, StopRow, WorkerRow
@@ -62,6 +65,33 @@ def test_status_counts_everything(cli: Cli) -> None:
     lines = ["due now       1, the oldest for", "in doubt      1", "dead letters  1", "completed     1 ever"]
     for line in (*lines, "stopped       nothing"):
         assert f"  {line}" in text
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_status_that_is_watched_looks_again_each_time(
+    lite: Cli, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    looks, looked = 0, cli_status._look
+
+    async def look(admin: Admin) -> object:
+        nonlocal looks
+        looks += 1
+        if looks > 3:
+            raise KeyboardInterrupt
+        if looks > 1:
+            await admin.astop("channel", f"c{looks}")
+        return await looked(admin)
+
+    monkeypatch.setattr(cli_status, "_look", look)
+    ran = lite("status", "--watch", "1ms", *(["--json"] if as_json else []))
+
+    assert ran.code == 130
+    if as_json:
+        lines = [json.loads(line) for line in ran.out.splitlines()[:3]]
+        assert [len(each["stops"]) for each in lines] == [0, 1, 2]
+    else:
+        pictures = ran.out.split("every 1ms; Ctrl-C ends it\n")[:3]
+        assert [each.count("--channel c") for each in pictures] == [0, 1, 2]
 
 
 def test_status_warns_of_work_without_a_worker() -> None:
