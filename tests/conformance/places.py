@@ -77,6 +77,16 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
     "W16": ((_OPERATORS, "open_generations"), (_SCHEMA, "sendonce_check_generation")),
     "W17": (_GRANTS,),
     "W18": ((_SCHEMA, "sendonce_deliveries_due"), _START),
+    "P1": (("apps/chancepay/requests/payments.py", "Requests"),),
+    "P2": (_DECIDE, (_CORE + "domain/policies.py", "Policy"), ("apps/chancepay/requests/internal.py", "publish_again")),
+    "P3": ((_CORE + "consumer/registry.py", "Mode"), ("apps/chancepay/wallet/listener.py", "consumers_of")),
+    "P4": (("apps/chancepay/wallet/reports.py", "record"), ("apps/chancepay/wallet/reports.py", "try_once")),
+    "P5": (
+        (_SCHEMA, "sendonce_receipts"),
+        ("apps/chancepay/wallet/ledger.py", "take"),
+        ("apps/chancepay/wallet/listener.py", "transaction"),
+    ),
+    "P6": (("apps/chancepay/comparison.py", "compare"), ("apps/chancepay/reconcile.py", "reconcile")),
     "D2": ((_CORE + "channels/http/endpoint.py", "HttpProfile"),),
     "D4": ((_SCHEMA, "sendonce_events_key"), (_CORE + "domain/texts.py", "provider_token")),
 }

@@ -18,7 +18,7 @@ _HEADER = """# Conformance
 
 Every requirement of [requirements.md](requirements.md), the tests that prove it (the numbers are in their names), and
 where it is implemented. Written by `python -m tests.conformance.report`; a test fails when this page is not what that
-would write, when a place has moved, or when a requirement of R, M or W has no test.
+would write, when a place has moved, or when a requirement of R, M, W or P has no test.
 """
 
 

@@ -154,15 +154,15 @@ class ChancePay:
         service = self.requests.start(*peer, *arguments, environment=self._environment("wallet"))
         self.way.lead_to(service.url)
 
-    def listen(self) -> Process:
+    def listen(self, *arguments: str) -> Process:
         """Start a listener of the wallet: a process that takes orders from the broker, until everything is stopped."""
-        return self._listeners.enter_context(self.second_listener())
+        return self._listeners.enter_context(self.second_listener(*arguments))
 
-    def second_listener(self) -> Process:
+    def second_listener(self, *arguments: str) -> Process:
         """A listener that the caller ends."""
         return Process(
             "-m", "apps.chancepay.wallet", "listen", "--database", self.wallet.url, "--mode", self.mode,
-            "--peer", self.way.url, folder=self._folder,
+            "--peer", self.way.url, *arguments, folder=self._folder,
             environment={"PYTHONPATH": str(ROOT), **self._environment("requests")},
         )  # fmt: skip
 
