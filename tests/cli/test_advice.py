@@ -92,7 +92,7 @@ def _refused(words: list[str]) -> str | None:
     return None
 
 
-def test_value_from_outside_is_quoted_for_the_shell() -> None:
+def test_advice_quotes_values_from_outside_for_the_shell() -> None:
     advice = Advice(verb="consume", why="start it with", id="a; rm -rf /", of="consumer")
 
     assert command(advice) == "sendonce consume 'a; rm -rf /'"

@@ -182,7 +182,7 @@ def test_lines_are_wrapped_at_the_width_but_when_they_are_to_be_wide(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_that_its_shell_reads(lite: Cli, shell: str) -> None:
+def test_command_completion_is_a_script_that_its_shell_reads(lite: Cli, shell: str) -> None:
     ran = lite("completion", shell)
 
     assert ran.code == 0
