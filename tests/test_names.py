@@ -16,15 +16,15 @@ _FORBIDDEN = """
 """
 # The subject: one of these is the first word, or the second or third where others say which one is meant.
 _NOUNS = """
-    accounts action address addresses advice age alarm alert alerts announcement answer answers api app application
-    apprise archive argument arguments asyncpg attachment attachments attacks attempt attempts attest
+    accounts action admin address addresses advice age alarm alert alerts announcement answer answers api app
+    application apprise archive argument arguments asyncpg attachment attachments attacks attempt attempts attest
     attestation audit backfill backfills backlog backoff balance batch batches bearer beginning behaviour
     benchmark body boxes breaker breakers broker brokers burst bytes cache call caller callers calls cancel
     cancellation catalogue certificate certificates change channel channels chaos check claim claims class
     classifiers client clock cloud cluster code codecs colours column columns command commands commit commits
     condition config connect connection connections consumer consumers content cookie copy correction count
     counter counters counts crash credentials csv cursor daemon database databases dead deadline deadlock
-    decision default defaults deferral delay deliveries delivery demo demonstration deposit desk destination
+    decision default defaults deferral delay deliveries delivery demo demonstration deposit destination
     destinations digest disk doctor domain doorbell dots doubt doubts drain driver duplicate duration durations
     email encryption endpoint engine entry environment erase erasure errno error errors event events evidence
     example examples exchange exit expiry explain extra fact facts failure failures fault faults figures file

@@ -57,7 +57,7 @@ async def letter_of(store: Store, delivery_id: int) -> int:
     return letter.id
 
 
-async def test_desk_shows_events_deliveries_attempts_and_why(
+async def test_admin_shows_events_deliveries_attempts_and_why(
     database: Database, store: Store, acme: TenantAdmin
 ) -> None:
     delivery_id = await given(database, store, Delivered("n-1"))
@@ -285,7 +285,7 @@ async def test_tenant_is_not_told_how_many_others_wait(database: Database, store
     assert tell(unnamed.for_tenant()).whereabouts[-1] == "it waits for its turn"
 
 
-async def test_desk_without_a_tenant_sees_them_all(database: Database, store: Store, admin: Admin) -> None:
+async def test_admin_without_a_tenant_sees_them_all(database: Database, store: Store, admin: Admin) -> None:
     for tenant in ("acme", "globex", ""):
         await given(database, store, tenant=tenant)
 

@@ -34,7 +34,7 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "sqlite:///shop.db"
 
 
-async def test_desk_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
+async def test_admin_and_the_embedded_worker_are_used_as_written(shop: str) -> None:
     admin, _, worker = examples("docs/how-to/services.md")[:3]
 
     await run(admin, {})

@@ -317,7 +317,7 @@ def test_own_channel_is_given_what_a_subscription_is_signed_with(connection: Any
     assert [len(each.signing) for each in given] == [1]
 
 
-def test_request_is_seen_at_the_desk(connection: Any) -> None:
+def test_request_is_seen_through_admin(connection: Any) -> None:
     box = testing.outbox(connection)
     made = Outbox().request(connection, "memo.shared", {}, key="1", subject="7", version=1, required=[HOOK, MAIL])
     box.drain()

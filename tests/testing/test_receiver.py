@@ -90,7 +90,7 @@ def test_receiver_that_cannot_tell_leaves_it_to_the_policy(connection: Any) -> N
     assert [(each.destination, each.reason) for each in box.dead_letters()] == [(MAIL, "in_doubt")]
 
 
-def test_dead_letter_is_requeued_at_the_desk(connection: Any) -> None:
+def test_dead_letter_is_requeued_through_admin(connection: Any) -> None:
     box = testing.outbox(connection, policy={"max_attempts": 1})
     box.receiver.answer(Failed("down"))
     publish(connection)
