@@ -53,6 +53,9 @@ class NatsSource:
             self._client = await self._connect()
             await self._declare(self._client)
             self._inbox = await self._client.subscribe(self._client.new_inbox())
+        except SourceLost:
+            await self.close()
+            raise
         except (TimeoutError, Error, OSError) as error:
             await self.close()
             raise SourceLost(f"NATS cannot be consumed from now ({_cause(error)})") from None
