@@ -158,6 +158,26 @@ PROMISED: tuple[Promise, ...] = (
         ),
     ),
     Promise(
+        "A message's effect happens once at a consumer: its receipt commits with the effect, or neither does",
+        "the effect is in the same database, and the message comes again within the window of `[inbox] keep`",
+        (
+            "inbox/test_once.py::test_receipt_and_effect_are_rolled_back_together",
+            "inbox/test_races.py::test_message_at_many_consumers_at_once_is_handled_by_one",
+            "inbox/test_chain.py::test_consumer_killed_at_any_step_has_effect_and_event_once",
+            "crash/test_consumers.py::test_consumer_that_dies_here_leaves_one_effect_for_each_message",
+        ),
+    ),
+    Promise(
+        "A message that fails, or that ends its process again and again, is set aside with its reason, and the stream"
+        " goes on",
+        "consumers that `sendonce consume` or the runner in Python feeds",
+        (
+            "consumer/test_runner.py::test_consumer_gives_up_after_its_tries",
+            "consumer/test_runner.py::test_consumer_gives_up_a_body_that_is_too_large_and_goes_on",
+            "consumer/test_poison.py::test_poison_is_set_aside_and_the_stream_goes_on",
+        ),
+    ),
+    Promise(
         "An operation on thousands by filter, killed in the middle, goes on, skipping none and doubling none",
         "always",
         (
