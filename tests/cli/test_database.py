@@ -277,4 +277,5 @@ def test_grants_are_printed_without_a_database(capsys: pytest.CaptureFixture[str
 def test_command_but_a_few_is_tried_without_a_file() -> None:
     tried = {arguments[0] for arguments in READING}
 
-    assert set(NOUNS) - tried == {"migrate", "grants", "new-key", "config", "receive", "demo", "completion"}
+    needing_more = {"migrate", "grants", "new-key", "config", "receive", "demo", "completion", "consume"}
+    assert set(NOUNS) - tried == needing_more

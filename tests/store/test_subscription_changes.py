@@ -8,7 +8,7 @@ from sendonce.domain.deliveries import DeliveryState
 from sendonce.domain.events import new_event
 from sendonce.domain.outcomes import Delivered, Failed, Refused
 from sendonce.errors import NotFound
-from sendonce.store import deliveries, filters
+from sendonce.store import filters
 from sendonce.store.ports import Store
 from tests.given import (
     HOLD,
@@ -154,7 +154,6 @@ async def test_undelivered_work_is_listed_wherever_it_is(
     found = await everywhere(database, store)
     given_due_delivery(database, tenant="acme")
     if is_much:  # more than is looked at at once
-        monkeypatch.setattr(deliveries, "LOOK", 2)
         monkeypatch.setattr(filters, "SIZES", (1, 8))
 
     page = await store.undelivered("", limit=2)

@@ -97,7 +97,7 @@ class Orchestrator:
         return await self._store.park_unserved(room, served)
 
     async def give_up_unserved(self, name: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Give up what has expired while no live worker served its channel; a bounded step."""
+        """Give up what has passed its deadline while no live worker served its channel; a bounded step."""
         message = f"its deadline has passed, and no worker served {shown(name)}"
         return await self._store.give_up_unserved(f"channel:{name}", after, limit, message=message)
 
