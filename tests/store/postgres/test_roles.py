@@ -397,7 +397,8 @@ async def test_M10_late_evidence_is_for_who_is_operator_and_orchestrator(
     await owner.settle([result(lease, outcomes[n], of=n, can_look_up=True) for n in range(4)])
     held = await given_held(database, owner)
     ids = [claim.delivery_id for claim in lease.claims]
-    store = await under(WITNESS).open()
+    witness = under(WITNESS)
+    store = await witness.open()
 
     def said(outcome: Told) -> Evidence:
         return Evidence(source="bank", outcome=outcome, token="t")
@@ -412,9 +413,13 @@ async def test_M10_late_evidence_is_for_who_is_operator_and_orchestrator(
 
     assert effects == ["settled", "settled", "contradicts", "contradicts", "settled"]
     for role in ("operator", "orchestrator", "worker", "reader"):
-        alone, seen = given_due_delivery(database, key=f"alone-{role}"), await under(role).open()
+        alone, alike = given_due_delivery(database, key=f"alone-{role}"), under(role)
+        seen = await alike.open()
         with pytest.raises(StoreError, match="may not do that"):
             await seen.add_evidence(alone, said(Told.REFUSED), operator="ada")
+        await alike.close()
+    for each in (witness, database):
+        await each.close()
 
 
 async def given_held(database: PostgresDatabase, owner: Store) -> int:
