@@ -11,7 +11,8 @@ from tests.processes import ROOT, SECONDS
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("mode", ["sure", pytest.param("chance", marks=pytest.mark.more)])
+@pytest.mark.more
+@pytest.mark.parametrize("mode", ["sure", "chance"])
 def test_demonstration_ends_with_ledgers_that_agree(mode: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "apps.chancepay", "demo", "--mode", mode, "--payments", "60"],

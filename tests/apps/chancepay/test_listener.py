@@ -56,7 +56,9 @@ async def bodies_in(url: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("services", ["sure-postgres", "chance-sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "services", ["sure-postgres", pytest.param("chance-sqlite", marks=pytest.mark.more)], indirect=True
+)
 def test_order_is_taken_once_though_listeners_are_killed_and_messages_doubled(services: ChancePay, broker: str) -> None:
     rich, poor = services.given_wallet("ada", 1000), services.given_wallet("bob", 10)
     first = services.listen()
@@ -85,7 +87,9 @@ def test_order_is_taken_once_though_listeners_are_killed_and_messages_doubled(se
     assert [tuple(row) for row in malformed] == [("malformed", "it has no id")]
 
 
-@pytest.mark.parametrize("services", ["sure-sqlite", "chance-sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "services", ["chance-sqlite", pytest.param("sure-sqlite", marks=pytest.mark.more)], indirect=True
+)
 def test_report_that_is_lost_is_sent_again_in_mode_sure_and_left_in_mode_chance(services: ChancePay) -> None:
     wallet = services.given_wallet("ada", 100)
     losses = iter([Loss.REFUSED])
